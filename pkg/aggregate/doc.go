@@ -1,0 +1,2 @@
+// Package aggregate turns events into rows of day × dimensions × measures.
+package aggregate

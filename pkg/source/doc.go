@@ -1,0 +1,2 @@
+// Package source reads records of a Kafka consumer group and commits offsets.
+package source
