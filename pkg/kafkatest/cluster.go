@@ -39,6 +39,7 @@ type Cluster struct {
 	mu     sync.Mutex
 	nodes  []*node
 	closed bool
+	last   string // what Logs returns after Close
 }
 
 // node is one broker; its fields are guarded by Cluster.mu.
@@ -296,10 +297,17 @@ func (c *Cluster) snapshot() []target {
 	return ts
 }
 
-// Logs returns the last max bytes of each broker's log.
+// Logs returns the last max bytes of each broker's log; after Close the last few thousand, whatever max is.
 func (c *Cluster) Logs(max int) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.closed {
+		return c.last
+	}
+	return c.logs(max)
+}
+
+func (c *Cluster) logs(max int) string {
 	var b bytes.Buffer
 	for _, n := range c.nodes {
 		text, err := readTail(filepath.Join(n.dir, "log"), int64(max))
@@ -342,6 +350,7 @@ func (c *Cluster) Close() error {
 			errs = append(errs, fmt.Errorf("broker %d: %w", n.id, err))
 		}
 	}
+	c.last = c.logs(4000)
 	if c.own {
 		errs = append(errs, os.RemoveAll(c.dir))
 	}
