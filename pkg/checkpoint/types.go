@@ -37,6 +37,8 @@ type Progress struct {
 type Store interface {
 	// Progress lists every history of the partition (of any topic id and program) that has rows.
 	Progress(ctx context.Context, topic string, partition int32) ([]Progress, error)
+	// TopicProgress lists the histories of all partitions of the topic, as Progress does for one.
+	TopicProgress(ctx context.Context, topic string) ([]Progress, error)
 	// Restore reads the totals of one history for days ≥ from, in one consistent read. The Progress returned is that of the same read;
 	// the caller accepts it only if it is not older than what it knew (a lagging front end may have answered).
 	Restore(ctx context.Context, h History, from aggregate.Day) (aggregate.State, Progress, error)
