@@ -1,0 +1,284 @@
+package source
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+	"github.com/twmb/franz-go/plugin/kzap"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+)
+
+// session is one client's life. Its callbacks count only while it is the source's.
+type session struct {
+	source *Source
+	client *kgo.Client
+	cancel context.CancelFunc // ends every request of the client
+
+	// mu guards failing: the brokers whose leaders' trouble was said, and when. A leaf lock.
+	mu      sync.Mutex
+	failing map[int32]time.Time
+	denied  bool
+}
+
+// The option set of the consumer: short limits so that a broker that is gone costs seconds, not minutes.
+func (s *Source) options(ctx context.Context, sess *session) []kgo.Opt {
+	s.mu.Lock()
+	seeds, topics := s.seeds, s.topics
+	s.mu.Unlock()
+	c := s.cfg
+	opts := []kgo.Opt{
+		kgo.WithContext(ctx),
+		kgo.SeedBrokers(seeds...),
+		kgo.ClientID(c.ClientID),
+		kgo.DialTimeout(3 * time.Second),
+		kgo.RequestTimeoutOverhead(5 * time.Second),
+		kgo.RetryBackoffFn(func(n int) time.Duration { return backoff(n, 100*time.Millisecond, 2*time.Second) }),
+		kgo.MetadataMinAge(500 * time.Millisecond),
+		kgo.MetadataMaxAge(time.Minute),
+		kgo.ConnIdleTimeout(time.Minute),
+		kgo.AlwaysRetryEOF(),
+		kgo.DisableClientMetrics(),
+		kgo.WithLogger(clientLogger(s.log)),
+		kgo.WithHooks(append([]kgo.Hook{sess}, c.Hooks...)...),
+
+		kgo.FetchMaxWait(c.FetchMaxWait),
+		kgo.FetchMaxBytes(c.FetchMaxBytes),
+		kgo.FetchMaxPartitionBytes(c.FetchMaxPartitionBytes),
+		kgo.FetchIsolationLevel(kgo.ReadUncommitted()),
+		kgo.KeepControlRecords(), // positions move with them, also past an aborted tail
+		// No silent reset: a position outside the log is an error of the partition. The start is never used, see positions.
+		kgo.ConsumeStartOffset(kgo.NewOffset().AtStart()),
+		kgo.ConsumeResetOffset(kgo.NoResetOffset()),
+
+		kgo.ConsumerGroup(c.Group),
+		kgo.Balancers(kgo.CooperativeStickyBalancer()),
+		kgo.SessionTimeout(c.SessionTimeout),
+		kgo.HeartbeatInterval(min(3*time.Second, c.SessionTimeout/3)),
+		kgo.RebalanceTimeout(30 * time.Second),
+		kgo.DisableAutoCommit(),
+		kgo.BlockRebalanceOnPoll(),
+		kgo.OnPartitionsAssigned(sess.assigned),
+		kgo.OnPartitionsRevoked(sess.revoked),
+		kgo.OnPartitionsLost(sess.lost),
+		kgo.AdjustFetchOffsetsFn(positions),
+	}
+	if c.readCommitted() {
+		opts = append(opts, kgo.FetchIsolationLevel(kgo.ReadCommitted()))
+	}
+	if c.MaxConcurrentFetches > 0 {
+		opts = append(opts, kgo.MaxConcurrentFetches(c.MaxConcurrentFetches))
+	}
+	if c.Protocol == ProtocolConsumer {
+		opts = append(opts, kgo.ServerSideBalancer())
+	}
+	if c.InstanceID != "" {
+		opts = append(opts, kgo.InstanceID(c.InstanceID))
+	}
+	if c.Pattern != nil {
+		opts = append(opts, kgo.ConsumeRegex(), kgo.ConsumeTopics(c.Pattern.String()))
+		if len(c.Exclude) > 0 {
+			opts = append(opts, kgo.ConsumeExcludeTopics(c.Exclude...))
+		}
+	} else {
+		opts = append(opts, kgo.ConsumeTopics(topics...))
+	}
+	return append(opts, c.Security...)
+}
+
+// clientLogger is the client's own log at warn, thinned out: it writes a line per retry.
+func clientLogger(log *zap.Logger) kgo.Logger {
+	thin := zap.WrapCore(func(c zapcore.Core) zapcore.Core {
+		return zapcore.NewSamplerWithOptions(c, 30*time.Second, 2, 0)
+	})
+	return kzap.New(log.Named("kgo").WithOptions(thin), kzap.Level(kgo.LogLevelWarn))
+}
+
+// positions gives every partition an exact position without an epoch, so that the client neither lists offsets nor checks the commit: the
+// partition is paused, and Start will set where it really goes on. The commit itself is kept where there is one, since setting the same
+// position again costs the client nothing.
+func positions(_ context.Context, offsets map[string]map[int32]kgo.Offset) (map[string]map[int32]kgo.Offset, error) {
+	for _, ps := range offsets {
+		for p, o := range ps {
+			at := max(o.EpochOffset().Offset, 0)
+			ps[p] = kgo.NewOffset().At(at).WithEpoch(-1)
+		}
+	}
+	return offsets, nil
+}
+
+// assigned is called by the client with the partitions that are new, while no poll is under way.
+func (sess *session) assigned(_ context.Context, client *kgo.Client, added map[string][]int32) {
+	s, ps := sess.source, partitionsOf(added)
+	s.mu.Lock()
+	if s.session != sess {
+		s.mu.Unlock()
+		return
+	}
+	// A topic that was purged and found again may come back without having been revoked.
+	var again []Partition
+	for _, p := range ps {
+		if s.parts[p] != nil {
+			again = append(again, p)
+		}
+	}
+	s.dropLocked(again)
+	s.mu.Unlock()
+	if len(again) > 0 {
+		s.handler.Lost(again)
+	}
+	s.groupBack()
+	if len(ps) == 0 {
+		return
+	}
+	s.mu.Lock()
+	s.generation++
+	generation := s.generation
+	client.PauseFetchPartitions(clientMap(ps))
+	for _, p := range ps {
+		st := newPartState(p, generation, s.cfg.Metrics)
+		s.parts[p] = st
+		st.reasons[reasonRestoring] = time.Now()
+		s.cfg.Metrics.paused.WithLabelValues(reasonRestoring).Inc()
+	}
+	s.cfg.Metrics.assigned.Set(float64(len(s.parts)))
+	s.mu.Unlock()
+	s.log.Info("partitions assigned", zap.Stringers("partitions", ps), zap.Uint64("generation", generation))
+	s.handler.Assigned(generation, ps)
+}
+
+// revoked is called by the client with the partitions it is about to give up, while no poll is under way. Commits pass until it returns.
+func (sess *session) revoked(ctx context.Context, _ *kgo.Client, gone map[string][]int32) {
+	s := sess.source
+	ps := sess.owned(gone)
+	if len(ps) == 0 {
+		return
+	}
+	s.log.Info("partitions revoked", zap.Stringers("partitions", ps))
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.RevokeTimeout)
+	defer cancel()
+	s.handler.Revoked(ctx, ps)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.dropLocked(ps)
+}
+
+// lost is called by the client with the partitions that were taken away.
+func (sess *session) lost(_ context.Context, _ *kgo.Client, gone map[string][]int32) {
+	s := sess.source
+	ps := sess.owned(gone)
+	if len(ps) == 0 {
+		return
+	}
+	s.log.Warn("partitions lost", zap.Stringers("partitions", ps))
+	s.mu.Lock()
+	s.dropLocked(ps)
+	s.mu.Unlock()
+	s.handler.Lost(ps)
+}
+
+// owned picks those of the client's partitions that the source has given to the handler.
+func (sess *session) owned(m map[string][]int32) []Partition {
+	s := sess.source
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.session != sess {
+		return nil
+	}
+	var ps []Partition
+	for _, p := range partitionsOf(m) {
+		if s.parts[p] != nil {
+			ps = append(ps, p)
+		}
+	}
+	return ps
+}
+
+// OnBrokerConnect implements kgo.HookBrokerConnect: credentials that are refused show nowhere else, leaders that are gone show here first.
+func (sess *session) OnBrokerConnect(meta kgo.BrokerMetadata, _ time.Duration, _ net.Conn, err error) {
+	switch {
+	case err == nil:
+		sess.brokerBack(meta)
+	case isDenied(err):
+		sess.brokerDenied(meta, err)
+	default:
+		sess.brokerFailed(meta, err)
+	}
+}
+
+// OnBrokerRead implements kgo.HookBrokerRead: a fetch that was not answered.
+func (sess *session) OnBrokerRead(meta kgo.BrokerMetadata, key int16, _ int, _, _ time.Duration, err error) {
+	if key == int16(kmsg.Fetch) && err != nil {
+		sess.brokerFailed(meta, err)
+	}
+}
+
+// leaderSilence is how long a broker's trouble is not said again.
+const leaderSilence = 10 * time.Second
+
+// brokerFailed says EventLeader once per broker and while. Seed addresses lead nothing, and what we closed ourselves is no trouble.
+func (sess *session) brokerFailed(meta kgo.BrokerMetadata, err error) {
+	if meta.NodeID < 0 || errors.Is(err, context.Canceled) || errors.Is(err, net.ErrClosed) {
+		return
+	}
+	sess.mu.Lock()
+	since, known := sess.failing[meta.NodeID]
+	said := known && time.Since(since) < leaderSilence
+	if !said {
+		if sess.failing == nil {
+			sess.failing = make(map[int32]time.Time)
+		}
+		sess.failing[meta.NodeID] = time.Now()
+	}
+	sess.mu.Unlock()
+	if said {
+		return
+	}
+	if errors.Is(err, io.EOF) {
+		err = fmt.Errorf("connection closed: %w", err)
+	}
+	sess.emit(Event{Kind: EventLeader, Err: fmt.Errorf("broker %d at %s:%d: %w", meta.NodeID, meta.Host, meta.Port, err)})
+}
+
+func (sess *session) brokerDenied(meta kgo.BrokerMetadata, err error) {
+	sess.mu.Lock()
+	said := sess.denied
+	sess.denied = true
+	sess.mu.Unlock()
+	if !said {
+		sess.emit(Event{Kind: EventDenied, Err: fmt.Errorf("broker at %s:%d: %w", meta.Host, meta.Port, err)})
+	}
+}
+
+func (sess *session) brokerBack(meta kgo.BrokerMetadata) {
+	sess.mu.Lock()
+	_, failed := sess.failing[meta.NodeID]
+	delete(sess.failing, meta.NodeID)
+	denied := sess.denied
+	sess.denied = false
+	sess.mu.Unlock()
+	if failed || denied {
+		sess.emit(Event{Kind: EventRecovered})
+	}
+}
+
+// emit hands an event to the poll goroutine, which tells the handler.
+func (sess *session) emit(e Event) {
+	s := sess.source
+	s.in.put(func() {
+		s.mu.Lock()
+		current := s.session == sess
+		s.mu.Unlock()
+		if current {
+			s.failed(e.Err)
+			s.tell(e)
+		}
+	})
+}
