@@ -26,6 +26,26 @@ const (
 	Max
 )
 
+// String is the kind's name in AGGREGATE_MEASURES.
+func (k Kind) String() string {
+	switch k {
+	case Count:
+		return "count"
+	case Distinct:
+		return "distinct"
+	case DistinctHash:
+		return "distinct_hash"
+	case Sum:
+		return "sum"
+	case Min:
+		return "min"
+	case Max:
+		return "max"
+	default:
+		return "invalid"
+	}
+}
+
 // IsSet reports whether values of the kind are id sets (Cell.Set) rather than integers (Cell.Int).
 func (k Kind) IsSet() bool { return k == Distinct || k == DistinctHash }
 
