@@ -72,8 +72,8 @@ func (c *Client) Load(ctx context.Context, label string, body sink.Body) sink.Re
 	if err != nil {
 		return classifyError(ctx, err, label, req.sent.Load())
 	}
-	reply := classify(a, label, int64(body.Rows))
-	if reply.Outcome == sink.OutcomeFailed {
+	reply := classify(a, label)
+	if reply.Outcome == sink.OutcomeFailed || reply.Filtered > 0 {
 		c.addRejectedRows(attempt, a, &reply)
 	}
 	return reply
