@@ -211,3 +211,9 @@ const (
 	// ReasonPanic is for a record on which the decoder panicked; it is contained and counted as bad.
 	ReasonPanic Reason = "panic"
 )
+
+// Reasons lists every reason there is, for metrics that begin at 0.
+func Reasons() []Reason {
+	return []Reason{ReasonTombstone, ReasonUnparsable, ReasonNotObject, ReasonWrongType, ReasonNoTime, ReasonBadTime, ReasonOldTime,
+		ReasonScale, ReasonNegativeSum, ReasonPanic}
+}
