@@ -1,0 +1,428 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+
+	"rollcall/pkg/aggregate"
+	"rollcall/pkg/checkpoint"
+	"rollcall/pkg/sink"
+	"rollcall/pkg/source"
+)
+
+// Reasons for which a partition is paused, the label values of rollcall_source_paused.
+const (
+	pauseQueue       = "queue"       // the owner has chunks to apply
+	pauseBuffer      = "buffer"      // BUFFER_MAX_BYTES is reached
+	pauseShare       = "share"       // the partition holds its share of the buffer
+	pauseDeadLetters = "deadletters" // dead letters wait for their topic
+	pauseStopped     = "stopped"     // the partition was stopped (ratio of bad records, retention gap) or has reached KAFKA_STOP
+)
+
+const (
+	queueHigh = 4 << 20 // bytes of chunks waiting above which fetching pauses
+	queueLow  = 1 << 20
+)
+
+// owner is one assigned partition: a goroutine that restores its totals, applies its chunks and seals batches. The aggregator and
+// everything under "goroutine" is touched by that goroutine only.
+type owner struct {
+	w        *worker
+	p        source.Partition
+	gen      uint64
+	log      *zap.Logger
+	counters partitionCounters
+	assigned time.Time
+
+	sealReq chan chan struct{}
+	done    chan struct{} // closed when the goroutine has ended
+	cancel  context.CancelFunc
+	// stopping is done when the owner was told to seal what there is and end.
+	stopping context.Context
+	stop     context.CancelFunc
+
+	mailbox mailbox
+	view    atomic.Pointer[ownerView]
+	pending pendingTimes
+	letters openLetters
+
+	// goroutine
+	agg        *aggregate.Aggregator
+	history    checkpoint.History
+	epoch      int32 // leader epoch of the last record applied
+	sealedNext int64
+	gate       *gate
+	window     ratioWindow
+	stopAt     int64 // KAFKA_STOP as an offset; records from here on are not ours
+	stopped    error // why the partition takes no more records
+	logs       outcomeLog
+	firstMs    int64 // record time of the oldest record applied and not sealed, 0 if none
+}
+
+// ownerState says what an owner does. The strings are shown on the status page.
+type ownerState string
+
+const (
+	stateRestoring ownerState = "restoring"
+	stateRunning   ownerState = "running"
+	stateStopped   ownerState = "stopped"  // takes no more records until the next start
+	stateFinished  ownerState = "finished" // has reached KAFKA_STOP
+	stateRefused   ownerState = "refused"  // the checkpoint cannot be used; asked again
+)
+
+// ownerView is what others may know of an owner: an immutable copy, made after every chunk, seal and change of state.
+type ownerView struct {
+	state      ownerState
+	reason     string
+	since      time.Time
+	history    string
+	position   int64
+	watermark  int64 // Unix ms, 0 if none
+	deltaBytes int64
+	keys       int
+	lastMs     int64 // record time of the last record applied
+	stopAt     int64
+}
+
+// mailbox is how the source reaches an owner without ever waiting for it: chunks and events in the order they came.
+type mailbox struct {
+	mu     sync.Mutex
+	items  []mail
+	bytes  int64
+	paused bool
+	closed bool
+	wake   chan struct{}
+}
+
+// mail is a chunk or an event.
+type mail struct {
+	chunk source.Chunk
+	event *source.Event
+}
+
+// put queues an item and reports whether the partition should be paused now.
+func (m *mailbox) put(it mail) (pause bool) {
+	m.mu.Lock()
+	if m.closed {
+		m.mu.Unlock()
+		return false
+	}
+	m.items = append(m.items, it)
+	m.bytes += it.chunk.Bytes
+	pause = m.bytes > queueHigh && !m.paused
+	m.paused = m.paused || pause
+	m.mu.Unlock()
+	select {
+	case m.wake <- struct{}{}:
+	default:
+	}
+	return pause
+}
+
+// next takes the oldest item.
+func (m *mailbox) next() (it mail, ok bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.items) == 0 {
+		m.items = nil
+		return mail{}, false
+	}
+	it, m.items[0] = m.items[0], mail{}
+	m.items = m.items[1:]
+	return it, true
+}
+
+// applied gives back the memory of a chunk and reports whether fetching should resume.
+func (m *mailbox) applied(c *source.Chunk) (resume bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.bytes = max(0, m.bytes-c.Bytes)
+	resume = m.paused && m.bytes < queueLow
+	m.paused = m.paused && !resume
+	return resume
+}
+
+// drop forgets what is queued: the partition is about to be positioned anew, or with end is no longer ours. It reports whether fetching
+// was paused.
+func (m *mailbox) drop(end bool) (paused bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	paused = m.paused
+	m.items, m.bytes, m.paused = nil, 0, false
+	m.closed = m.closed || end
+	return paused
+}
+
+func (m *mailbox) queued() int64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.bytes
+}
+
+func newOwner(w *worker, gen uint64, p source.Partition) *owner {
+	o := &owner{
+		w: w, p: p, gen: gen,
+		log:      w.log.With(zap.String("topic", p.Topic), zap.Int32("partition", p.Partition)),
+		counters: w.metrics.partition(p),
+		assigned: time.Now(),
+		sealReq:  make(chan chan struct{}),
+		done:     make(chan struct{}),
+		mailbox:  mailbox{wake: make(chan struct{}, 1)},
+		gate:     newGate(),
+		stopAt:   -1,
+	}
+	o.stopping, o.stop = context.WithCancel(context.Background())
+	o.setState(stateRestoring, "")
+	return o
+}
+
+// deliver queues a chunk. Called by the source's poll goroutine; never blocks.
+func (o *owner) deliver(c source.Chunk) {
+	if o.mailbox.put(mail{chunk: c}) {
+		o.w.source.Pause(o.p, o.gen, pauseQueue)
+	}
+}
+
+// notify queues an event of the source behind the chunks that came before it. Never blocks.
+func (o *owner) notify(e source.Event) { o.mailbox.put(mail{event: &e}) }
+
+// run is the owner's goroutine. It ends when ctx is done (the partition is lost: everything unsealed is dropped and will be read
+// again), or when it was told to stop (what was counted is sealed and handed over).
+func (o *owner) run(ctx context.Context) {
+	defer close(o.done)
+	defer o.stop()
+	defer o.mailbox.drop(true)
+	defer func() {
+		if r := recover(); r != nil {
+			o.w.fail(&ExitError{Code: ExitBug, Err: fmt.Errorf("panic in the owner of %s/%d: %v\n%s", o.p.Topic, o.p.Partition, r, stack())})
+		}
+	}()
+	if !o.resume(ctx, resumeCause{}) {
+		return
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-o.stopping.Done():
+			o.seal()
+			return
+		case reply := <-o.sealReq:
+			o.seal()
+			close(reply)
+			continue
+		default:
+		}
+		it, ok := o.mailbox.next()
+		switch {
+		case ok && it.event != nil:
+			if !o.handle(ctx, *it.event) {
+				return
+			}
+		case ok:
+			o.apply(&it.chunk)
+			if o.mailbox.applied(&it.chunk) {
+				o.w.source.Resume(o.p, o.gen, pauseQueue)
+			}
+		default:
+			select {
+			case <-ctx.Done():
+				return
+			case <-o.stopping.Done():
+				o.seal()
+				return
+			case reply := <-o.sealReq:
+				o.seal()
+				close(reply)
+			case <-o.mailbox.wake:
+			}
+		}
+	}
+}
+
+// end tells the owner to seal and end, or, if lost, to end at once. It does not wait; done is closed when it has.
+func (o *owner) end(lost bool) {
+	o.stop()
+	if lost {
+		o.cancel()
+	}
+}
+
+// requestSeal asks the owner to seal and returns when it has or ctx is done.
+func (o *owner) requestSeal(ctx context.Context) {
+	reply := make(chan struct{})
+	select {
+	case o.sealReq <- reply:
+	case <-o.done:
+		return
+	case <-ctx.Done():
+		return
+	}
+	select {
+	case <-reply:
+	case <-o.done:
+	case <-ctx.Done():
+	}
+}
+
+// apply counts the records of a chunk.
+func (o *owner) apply(c *source.Chunk) {
+	if o.stopped != nil {
+		return
+	}
+	var n [aggregate.Reread + 1]int
+	var bytes int64
+	now := time.Now().UnixMilli()
+	lastMs := int64(0)
+	reached := false
+	for _, r := range c.Records {
+		if o.stopAt >= 0 && r.Offset >= o.stopAt {
+			reached = true
+			break
+		}
+		if r.Attrs.IsControl() {
+			o.agg.Skip(r.Offset + 1)
+			continue
+		}
+		ts := r.Timestamp.UnixMilli()
+		res := o.agg.Apply(aggregate.Record{Offset: r.Offset, TimestampMs: ts, Value: r.Value}, now)
+		n[res.Outcome]++
+		if res.Outcome == aggregate.Reread {
+			continue
+		}
+		if o.firstMs == 0 {
+			o.firstMs = ts
+		}
+		o.epoch, lastMs = r.LeaderEpoch, ts
+		bytes += int64(len(r.Key) + len(r.Value))
+		bad := res.Outcome == aggregate.Bad
+		if bad {
+			o.deadLetter(r, res.Reason)
+		}
+		if res.Outcome != aggregate.Counted {
+			o.logs.note(o, r, res)
+		}
+		o.window.add(bad || res.Outcome == aggregate.Future)
+		if o.window.exceeds(o.w.opt.maxBad()) {
+			o.halt(fmt.Errorf("more than %.0f %% of the last %d records are bad or in the future (DEADLETTER_MAX_RATIO): the producer or the settings have changed; mend them and restart, the partition re-reads from its committed offset",
+				o.w.opt.maxBad()*100, ratioSize))
+			break
+		}
+	}
+	if !reached && o.stopped == nil {
+		next := c.Next
+		if o.stopAt >= 0 {
+			next = min(next, o.stopAt)
+		}
+		o.agg.Skip(next)
+	}
+	o.count(n, bytes)
+	if o.stopAt >= 0 && (reached || o.agg.Next() >= o.stopAt) {
+		o.finish()
+	}
+	o.publish(lastMs)
+}
+
+// count moves the counters once for the whole chunk, so that "read" and its outcomes agree at every scrape.
+func (o *owner) count(n [aggregate.Reread + 1]int, bytes int64) {
+	read := 0
+	for out := aggregate.Counted; out <= aggregate.Bad; out++ {
+		if n[out] > 0 {
+			o.counters.outcomes[out].Add(float64(n[out]))
+			read += n[out]
+		}
+	}
+	o.counters.records.Add(float64(read))
+	o.w.metrics.bytes.WithLabelValues().Add(float64(bytes))
+	o.w.metrics.reread.Add(float64(n[aggregate.Reread]))
+	o.w.metrics.countStats(o.w.program, o.agg.TakeStats())
+}
+
+// halt stops the partition for good: nothing more is read from it, what was counted stays and is loaded.
+func (o *owner) halt(err error) {
+	o.stopped = err
+	o.w.source.Pause(o.p, o.gen, pauseStopped)
+	o.log.Error("partition stopped", zap.Error(err), zap.Int64("offset", o.agg.Next()))
+	o.setState(stateStopped, err.Error())
+	if o.w.opt.bounded() {
+		o.w.fail(&ExitError{Code: ExitSource, Err: fmt.Errorf("%s/%d: %w", o.p.Topic, o.p.Partition, err)})
+	}
+}
+
+var errFinished = errors.New("reached KAFKA_STOP")
+
+// finish says that a bounded run has read the partition to its end.
+func (o *owner) finish() {
+	if o.stopped != nil {
+		return
+	}
+	o.stopped = errFinished
+	o.w.source.Pause(o.p, o.gen, pauseStopped)
+	o.seal()
+	o.setState(stateFinished, "")
+	o.w.flusher.Request()
+}
+
+// seal hands what was counted since the last seal to the flusher. Running totals stay; nothing is shared afterwards.
+func (o *owner) seal() {
+	if o.agg == nil || o.agg.Next() == o.sealedNext {
+		return
+	}
+	start := time.Now()
+	d := o.agg.Seal()
+	o.w.metrics.sealDuration.Observe(time.Since(start).Seconds())
+	g := o.gate
+	o.gate = newGate()
+	o.sealedNext = d.Next
+	o.pending.push(d.Next, o.firstMs)
+	o.firstMs = 0
+	err := o.w.flusher.Offer(sink.Batch{
+		Source: o.history.String(),
+		Next:   d.Next,
+		Rows:   d.Rows,
+		Bytes:  d.Bytes,
+		Ready:  g.seal(),
+		Done:   o.w.completion(o, d.Rows),
+	})
+	if err != nil {
+		// The flusher is closed: the batch is not durable, its offset never moves, and Close has already said so or will.
+		o.log.Warn("batch not accepted: the sink is closed", zap.Int64("offset", d.Next), zap.Error(err))
+	}
+	o.publish(0)
+}
+
+// publish makes the owner's view of now.
+func (o *owner) publish(lastMs int64) {
+	v := *o.view.Load()
+	if o.agg != nil {
+		v.position, v.deltaBytes, v.keys = o.agg.Next(), o.agg.DeltaBytes(), o.agg.Keys()
+		if w, ok := o.agg.Watermark(); ok {
+			v.watermark = w
+		}
+		v.history = o.history.String()
+	}
+	if lastMs != 0 {
+		v.lastMs = lastMs
+	}
+	v.stopAt = o.stopAt
+	o.view.Store(&v)
+	o.pending.reading(o.firstMs)
+}
+
+func (o *owner) setState(s ownerState, reason string) {
+	var v ownerView
+	if old := o.view.Load(); old != nil {
+		v = *old
+	}
+	if v.state != s || v.since.IsZero() {
+		v.since = time.Now()
+	}
+	v.state, v.reason = s, reason
+	o.view.Store(&v)
+}

@@ -1,0 +1,229 @@
+package pipeline
+
+import (
+	"context"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"sync"
+
+	"go.uber.org/zap"
+
+	"rollcall/pkg/source"
+)
+
+func stack() string { return string(debug.Stack()) }
+
+// owners is the set of partitions assigned to this worker and the source's Handler. Its calls come from the source's poll goroutine and
+// rebalance callbacks; others only read the set.
+type owners struct {
+	w   *worker
+	ctx context.Context // ends with the run: parent of every owner's context
+
+	mu       sync.Mutex
+	current  map[source.Partition]*owner
+	ending   []*owner // given up, perhaps not ended yet
+	joined   bool     // an assignment has been seen
+	draining bool     // no new owners: the worker is shutting down
+	wg       sync.WaitGroup
+}
+
+func newOwners(ctx context.Context, w *worker) *owners {
+	return &owners{w: w, ctx: ctx, current: map[source.Partition]*owner{}}
+}
+
+// Assigned implements source.Handler.
+func (s *owners) Assigned(gen uint64, ps []source.Partition) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.joined = true
+	if s.draining {
+		return
+	}
+	for _, p := range ps {
+		if old := s.current[p]; old != nil {
+			// Never seen from the client, but two owners of one partition may not count into one history beside each other.
+			old.end(true)
+		}
+		o := newOwner(s.w, gen, p)
+		ctx, cancel := context.WithCancel(s.ctx)
+		o.cancel = cancel
+		s.current[p] = o
+		s.w.commits.begin(p, gen)
+		s.wg.Go(func() { defer cancel(); o.run(ctx) })
+	}
+	s.w.log.Info("partitions assigned", zap.Uint64("generation", gen), zap.Strings("partitions", names(ps)))
+}
+
+// Revoked implements source.Handler: seal, hand over, wait for the loads as long as ctx allows, commit what is durable. What is not
+// durable by then may still load; its offsets are not committed and the next owner reads it again.
+func (s *owners) Revoked(ctx context.Context, ps []source.Partition) {
+	gone := s.take(ps, false)
+	s.w.log.Info("partitions revoked", zap.Strings("partitions", names(ps)))
+	for _, o := range gone {
+		select {
+		case <-o.done:
+		case <-ctx.Done():
+			o.cancel()
+		}
+	}
+	if len(gone) > 0 {
+		s.w.flusher.Request()
+		for _, o := range gone {
+			h := o.view.Load().history
+			if h == "" {
+				continue
+			}
+			if err := s.w.flusher.WaitSource(ctx, h); err != nil {
+				s.w.log.Info("a batch of a revoked partition is not durable yet; its offset stays", zap.String("topic", o.p.Topic),
+					zap.Int32("partition", o.p.Partition), zap.Error(err))
+			}
+		}
+		if err := s.w.commits.now(ctx, ps); err != nil {
+			s.w.log.Warn("offsets of revoked partitions not committed; the next owner resumes from the table", zap.Error(err))
+		}
+	}
+	s.forget(gone)
+}
+
+// Lost implements source.Handler.
+func (s *owners) Lost(ps []source.Partition) {
+	gone := s.take(ps, true)
+	s.w.log.Warn("partitions lost", zap.Strings("partitions", names(ps)))
+	s.forget(gone)
+}
+
+// take removes the owners of ps from the set and tells them to end.
+func (s *owners) take(ps []source.Partition, lost bool) []*owner {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var out []*owner
+	for _, p := range ps {
+		if o := s.current[p]; o != nil {
+			o.end(lost)
+			delete(s.current, p)
+			out = append(out, o)
+		}
+	}
+	s.ending = slices.DeleteFunc(s.ending, (*owner).ended)
+	s.ending = append(s.ending, out...)
+	return out
+}
+
+// mayHaveRows says whether a seal can find anything: not before the partition is restored.
+func (o *owner) mayHaveRows() bool {
+	s := o.view.Load().state
+	return s == stateRunning || s == stateStopped
+}
+
+func (o *owner) ended() bool {
+	select {
+	case <-o.done:
+		return true
+	default:
+		return false
+	}
+}
+
+func (s *owners) forget(gone []*owner) {
+	for _, o := range gone {
+		s.w.commits.end(o.p, o.gen)
+		s.w.metrics.forget(o.p)
+	}
+}
+
+// Records implements source.Handler.
+func (s *owners) Records(c source.Chunk) {
+	if o := s.get(c.Partition, c.Generation); o != nil {
+		o.deliver(c)
+	}
+}
+
+// Event implements source.Handler.
+func (s *owners) Event(e source.Event) {
+	if e.Partition.Topic == "" {
+		s.w.clientEvent(e)
+		return
+	}
+	if e.Kind == source.EventLeader || e.Kind == source.EventUnknownTopicID {
+		s.w.discovery.Kick()
+	}
+	if o := s.get(e.Partition, e.Generation); o != nil {
+		o.notify(e)
+	}
+}
+
+func (s *owners) get(p source.Partition, gen uint64) *owner {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	o := s.current[p]
+	if o == nil || o.gen != gen {
+		return nil
+	}
+	return o
+}
+
+// all is the current owners in order of topic and partition.
+func (s *owners) all() []*owner {
+	s.mu.Lock()
+	out := make([]*owner, 0, len(s.current))
+	for _, o := range s.current {
+		out = append(out, o)
+	}
+	s.mu.Unlock()
+	slices.SortFunc(out, func(a, b *owner) int {
+		if c := strings.Compare(a.p.Topic, b.p.Topic); c != 0 {
+			return c
+		}
+		return int(a.p.Partition - b.p.Partition)
+	})
+	return out
+}
+
+// sealAll asks every owner to seal and waits for them, or for ctx. The flusher calls it before it composes a load.
+func (s *owners) sealAll(ctx context.Context) {
+	var wg sync.WaitGroup
+	for _, o := range s.all() {
+		if o.mayHaveRows() {
+			wg.Go(func() { o.requestSeal(ctx) })
+		}
+	}
+	wg.Wait()
+}
+
+// drain ends every owner in order and waits until they have sealed, or for ctx. After it no owner starts.
+func (s *owners) drain(ctx context.Context) {
+	s.mu.Lock()
+	s.draining = true
+	s.mu.Unlock()
+	all := s.all()
+	for _, o := range all {
+		o.end(false)
+	}
+	for _, o := range all {
+		select {
+		case <-o.done:
+		case <-ctx.Done():
+			o.cancel()
+		}
+	}
+}
+
+// join waits for every owner's goroutine. Their context must be done or they must have been told to end.
+func (s *owners) join() { s.wg.Wait() }
+
+// hasJoined reports whether the group has given this worker an assignment, be it empty.
+func (s *owners) hasJoined() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.joined
+}
+
+func names(ps []source.Partition) []string {
+	out := make([]string, len(ps))
+	for i, p := range ps {
+		out[i] = p.String()
+	}
+	slices.Sort(out)
+	return out
+}

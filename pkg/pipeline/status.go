@@ -1,0 +1,192 @@
+package pipeline
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"rollcall/pkg/admin"
+	"rollcall/pkg/source"
+)
+
+// behindAfter is how old the oldest record that is not durable may be before its partition counts as behind on the status page.
+const behindAfter = time.Minute
+
+// ready lists the checks that fail, none for a ready worker. It reads views only and never waits for another goroutine's work.
+func (r *Worker) ready(context.Context) []admin.Reason {
+	w := r.running.Load()
+	if w == nil {
+		waits := r.startup.all()
+		out := make([]admin.Reason, 0, len(waits)+1)
+		for _, what := range slices.Sorted(maps.Keys(waits)) {
+			out = append(out, admin.Reason{Check: what, Reason: waits[what].Error(), Since: r.started})
+		}
+		if len(out) == 0 {
+			out = append(out, admin.Reason{Check: "start", Reason: "starting", Since: r.started})
+		}
+		return out
+	}
+	var out []admin.Reason
+	out = append(out, w.readyTable()...)
+	out = append(out, w.readySink()...)
+	out = append(out, w.readyKafka()...)
+	out = append(out, w.readyPartitions()...)
+	if len(out) == 0 {
+		w.ready.Store(true)
+	}
+	return out
+}
+
+func (w *worker) readyTable() []admin.Reason {
+	if s := w.table.Status(); s.Err != nil {
+		return []admin.Reason{{Check: "table", Reason: s.Err.Error(), Since: s.CheckedAt}}
+	}
+	return nil
+}
+
+func (w *worker) readySink() []admin.Reason {
+	var out []admin.Reason
+	if s := w.flusher.Status(); s.Blocked != "" {
+		out = append(out, admin.Reason{Check: "sink", Reason: string(s.Blocked) + ": " + s.BlockedDetail, Since: s.BlockedSince})
+	}
+	if w.letters != nil {
+		if s := w.letters.Status(); s.Err != nil {
+			out = append(out, admin.Reason{Check: "deadletter", Reason: "the dead-letter topic refuses records: " + s.Err.Error(), Since: s.Since})
+		}
+	}
+	return out
+}
+
+func (w *worker) readyKafka() []admin.Reason {
+	var out []admin.Reason
+	if err := w.denied.get(); err != nil {
+		out = append(out, admin.Reason{Check: "kafka", Reason: "access denied: " + err.Error()})
+	}
+	if !w.owners.hasJoined() && time.Since(w.started) > joinGrace {
+		reason := "the group has given no assignment yet"
+		if s := w.source.Status(); s.LastError != "" {
+			reason += ": " + s.LastError
+		}
+		out = append(out, admin.Reason{Check: "kafka", Reason: reason, Since: w.started})
+	} else if !w.owners.hasJoined() {
+		out = append(out, admin.Reason{Check: "kafka", Reason: "joining the group", Since: w.started})
+	}
+	d := w.discovery.Status()
+	if d.FailedRounds >= w.opt.Config.Discovery.BreakerFailures {
+		out = append(out, admin.Reason{Check: "discovery", Reason: "no broker answers: " + d.LastError, Since: d.LastSuccess})
+	}
+	return out
+}
+
+// joinGrace is how long joining the group may take before the last error of the client is shown with it.
+const joinGrace = 10 * time.Second
+
+// readyPartitions gives one reason per kind of trouble, naming the partitions.
+func (w *worker) readyPartitions() []admin.Reason {
+	type group struct {
+		names []string
+		first admin.Reason
+	}
+	kinds := map[ownerState]*group{}
+	for _, o := range w.owners.all() {
+		v := o.view.Load()
+		trouble := v.state == stateRestoring || v.state == stateRefused || v.state == stateStopped || v.state == stateRunning && v.reason != ""
+		if !trouble {
+			continue
+		}
+		g := kinds[v.state]
+		if g == nil {
+			reason := v.reason
+			if reason == "" {
+				reason = string(v.state)
+			}
+			g = &group{first: admin.Reason{Check: "partition_" + string(v.state), Reason: reason, Since: v.since}}
+			kinds[v.state] = g
+		}
+		g.names = append(g.names, o.p.String())
+	}
+	var out []admin.Reason
+	for _, k := range slices.Sorted(maps.Keys(kinds)) {
+		g := kinds[k]
+		names := g.names
+		more := ""
+		if len(names) > 5 {
+			more = fmt.Sprintf(" and %d more", len(names)-5)
+			names = names[:5]
+		}
+		g.first.Reason = strings.Join(names, ", ") + more + ": " + g.first.Reason
+		out = append(out, g.first)
+	}
+	return out
+}
+
+// status describes the worker for the status page.
+func (r *Worker) status(context.Context) (admin.Status, error) {
+	cfg := r.opt.Config
+	s := admin.Status{Worker: cfg.Worker, Version: r.opt.Version, Started: r.started, TimeZone: cfg.Aggregate.TimeZone.String()}
+	ts := r.parts.table.Status()
+	s.Table = admin.Table{Name: ts.Table, View: ts.View, Mode: string(ts.Mode), State: "unknown", CheckedAt: ts.CheckedAt}
+	switch {
+	case ts.Err != nil:
+		s.Table.State, s.Table.Difference = "different", ts.Err.Error()
+	case ts.Ready:
+		s.Table.State = "ok"
+	}
+	d := r.parts.discovery.Status()
+	s.Discovery = admin.Discovery{Breaker: d.Breaker, LastSuccess: d.LastSuccess, Brokers: d.Brokers, LastError: d.LastError,
+		Known: d.Partitions.Known, Leaderless: d.Partitions.Leaderless, Missing: d.Partitions.Missing, Gone: d.Partitions.Gone}
+	if d.LastError != "" {
+		s.Discovery.LastErrorAt = d.LastRound
+	}
+	if w := r.running.Load(); w != nil {
+		w.describe(&s)
+	}
+	return s, nil
+}
+
+func (w *worker) describe(s *admin.Status) {
+	f := w.flusher.Status()
+	s.Loads = admin.Loads{
+		LastLabel: f.Last.Label, LastRows: int64(f.Last.Rows), LastAt: f.Last.At, LastSeconds: f.Last.Duration.Seconds(),
+		InFlightSince: f.InFlight.Since, InFlightLabel: f.InFlight.Label, Attempts: f.InFlight.Attempts,
+		LastError: f.LastError, LastErrorAt: f.LastErrorAt, FlushInterval: f.Interval.Seconds(), BufferBytes: f.Bytes, BufferLimit: w.opt.bufferMax(),
+	}
+	if f.Blocked != "" {
+		s.Loads.Blocked = string(f.Blocked) + ": " + f.BlockedDetail
+	}
+	src := map[source.Partition]source.PartitionStatus{}
+	for _, p := range w.source.Status().Partitions {
+		src[p.Partition] = p
+	}
+	now := time.Now()
+	for _, o := range w.owners.all() {
+		v, sp := o.view.Load(), src[o.p]
+		until := w.complete.get(o.p)
+		p := admin.Partition{
+			Topic: o.p.Topic, Partition: o.p.Partition, State: string(v.state), Problem: v.reason, Since: v.since,
+			Paused: slices.Sorted(maps.Keys(sp.Paused)), Position: v.position, Committed: w.commits.committed(o.p),
+			LogEnd: -1, Lag: -1, CompleteUntil: until,
+		}
+		if sp.Stable >= 0 {
+			p.LogEnd = w.endOf(source.Bounds{High: sp.High, Stable: sp.Stable})
+			p.Lag = max(0, p.LogEnd-v.position)
+		}
+		if v.watermark != 0 {
+			p.Watermark = time.UnixMilli(v.watermark)
+		}
+		if i := strings.LastIndexByte(v.history, '/'); i >= 0 {
+			p.History = v.history[i+1:]
+		}
+		s.Loads.BufferBytes += v.deltaBytes
+		s.Partitions = append(s.Partitions, p)
+		if !until.IsZero() && (s.CompleteUntil.IsZero() || until.Before(s.CompleteUntil)) {
+			s.CompleteUntil = until
+		}
+		if now.Sub(until) > behindAfter {
+			s.PartitionsBehind++
+		}
+	}
+}

@@ -1,0 +1,110 @@
+package pipeline
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"go.uber.org/zap"
+
+	"rollcall/pkg/checkpoint"
+	"rollcall/pkg/discovery"
+	"rollcall/pkg/source"
+)
+
+// topicID is the id a topic is counted under, its stand-in where brokers have none, and whether it was created again while this worker ran.
+func (w *worker) topicID(topic string) (id, standIn string, recreated bool, err error) {
+	snap := w.discovery.Snapshot()
+	if snap == nil {
+		return "", "", false, fmt.Errorf("topic %s: no discovery round has succeeded yet", topic)
+	}
+	t, ok := snap.Topics[topic]
+	if !ok {
+		w.discovery.Kick()
+		return "", "", false, fmt.Errorf("topic %s: discovery does not know it (yet)", topic)
+	}
+	if !t.ID.IsZero() {
+		id = t.ID.String()
+	}
+	return id, checkpoint.StandInID(snap.ClusterID), w.recreated.has(topic, id), nil
+}
+
+// partitionsOf lists the partitions of p's topic, p among them even if discovery does not know it yet.
+func (w *worker) partitionsOf(p source.Partition) []int32 {
+	out := w.topics()[p.Topic]
+	if !slices.Contains(out, p.Partition) {
+		out = append(out, p.Partition)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// topics is every known partition by topic.
+func (w *worker) topics() map[string][]int32 {
+	snap := w.discovery.Snapshot()
+	if snap == nil {
+		return nil
+	}
+	out := make(map[string][]int32, len(snap.Topics))
+	for name, t := range snap.Topics {
+		for p := range t.Partitions {
+			out[name] = append(out[name], p)
+		}
+	}
+	return out
+}
+
+// changed is discovery's callback, from its goroutine. It informs the source and never stops it.
+func (w *worker) changed(c discovery.Change) {
+	if c.BrokersChanged {
+		w.updateSeeds(c.Snapshot)
+	}
+	if len(c.AddedTopics) > 0 {
+		w.source.AddTopics(c.AddedTopics...)
+	}
+	if len(c.AddedPartitions) > 0 || len(c.Led) > 0 {
+		// In a classic group only the leader's metadata makes new partitions appear, and nobody knows who leads.
+		w.source.Refresh()
+	}
+	for _, r := range c.Recreated {
+		w.recreated.add(r.Topic, r.NewID.String())
+		ctx, cancel := context.WithTimeout(w.background, replaceTimeout)
+		if err := w.source.ReplaceTopic(ctx, r.Topic); err != nil {
+			w.log.Warn("the client still replaces a re-created topic", zap.String("topic", r.Topic), zap.Error(err))
+		}
+		cancel()
+	}
+	for _, t := range c.GoneTopics {
+		w.log.Error("topic is gone: its partitions are no longer read, what was counted stays", zap.String("topic", t))
+	}
+}
+
+const replaceTimeout = 2 * time.Second
+
+// updateSeeds gives every client the brokers of the last good round besides the configured ones.
+func (w *worker) updateSeeds(s *discovery.Snapshot) {
+	seeds := seedList(s, w.opt.Config.Kafka.Brokers)
+	if err := w.source.UpdateSeeds(seeds); err != nil {
+		w.log.Warn("seed brokers not updated", zap.Error(err))
+	}
+	if w.letters != nil {
+		if err := w.letters.UpdateSeeds(seeds); err != nil {
+			w.log.Warn("seed brokers of the dead-letter client not updated", zap.Error(err))
+		}
+	}
+}
+
+// seedList is the discovered brokers, then the configured ones.
+func seedList(s *discovery.Snapshot, configured []string) []string {
+	var out []string
+	if s != nil {
+		out = s.Addrs()
+	}
+	for _, a := range configured {
+		if !slices.Contains(out, a) {
+			out = append(out, a)
+		}
+	}
+	return out
+}
