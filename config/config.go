@@ -65,7 +65,7 @@ type SASL struct {
 
 // Discovery is the budget of finding out which partitions exist.
 type Discovery struct {
-	Interval        time.Duration `env:"DISCOVERY_INTERVAL" envDefault:"30s" min:"1s" max:"1h" doc:"How often topics and partitions are looked up (with some jitter)."`
+	Interval        time.Duration `env:"DISCOVERY_INTERVAL" envDefault:"30s" min:"100ms" max:"1h" doc:"How often topics and partitions are looked up (with some jitter)."`
 	Timeout         time.Duration `env:"DISCOVERY_TIMEOUT" envDefault:"10s" min:"100ms" max:"10m" doc:"Limit of one whole round, over all brokers tried."`
 	RequestTimeout  time.Duration `env:"DISCOVERY_REQUEST_TIMEOUT" envDefault:"3s" min:"50ms" max:"5m" doc:"Limit of one try at one broker, connecting included."`
 	BreakerFailures int           `env:"DISCOVERY_BREAKER_FAILURES" envDefault:"3" min:"1" max:"1000" doc:"After how many failed rounds in a row rounds are suspended."`

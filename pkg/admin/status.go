@@ -47,6 +47,8 @@ type Status struct {
 	Loads      Loads       `json:"loads"`
 	Discovery  Discovery   `json:"discovery"`
 	Table      Table       `json:"table"`
+	// Measures are the names of the measures in the order configured.
+	Measures []string `json:"measures"`
 	// Totals are days × measures as this worker last loaded them, oldest day
 	// first. They cover its own partitions only.
 	Totals []DayTotals `json:"totals"`
@@ -153,6 +155,7 @@ func (s Status) finish(now time.Time, reasons []Reason) Status {
 	slices.SortFunc(s.Partitions, func(a, b Partition) int {
 		return cmp.Or(strings.Compare(a.Topic, b.Topic), cmp.Compare(a.Partition, b.Partition))
 	})
+	s.Measures = append([]string{}, s.Measures...)
 	s.Totals = append([]DayTotals{}, s.Totals...)
 	slices.SortFunc(s.Totals, func(a, b DayTotals) int { return strings.Compare(a.Day, b.Day) })
 	s.Headline = headline(s)

@@ -75,9 +75,8 @@ function partitions(s, c) {
   $("partitions").hidden = list.length === 0;
   $("partitions").tBodies[0].replaceChildren(...list.map((p) => {
     const row = element("tr"), fine = p.state === "running" && !p.problem;
-    let state = p.state + (p.paused.length ? ": " + p.paused.join(", ") : "");
-    if (!fine && p.since) state += " for " + c.age(p.since);
-    if (p.problem) state += ". " + p.problem;
+    const why = [p.paused.join(", "), p.problem].filter(Boolean).join("; ");
+    const state = p.state + (!fine && p.since ? " for " + c.age(p.since) : "") + (why ? ": " + why : "");
     row.append(
       element("td", p.topic + "/" + p.partition),
       element("td", state, "words " + (fine ? "ok" : p.state === "stopped" || p.problem ? "bad" : "warn")),
@@ -149,10 +148,10 @@ function chart(name, days) {
 }
 
 function totals(s) {
-  const days = s.totals.slice(-14), names = [];
+  const days = s.totals.slice(-14), names = [...s.measures];
   for (const d of days) for (const name of Object.keys(d.measures || {})) if (!names.includes(name)) names.push(name);
-  $("totals-section").hidden = names.length === 0;
-  $("totals").replaceChildren(...names.slice(0, 6).map((name) => chart(name, days)));
+  $("totals-section").hidden = days.length === 0;
+  $("totals").replaceChildren(...(days.length ? names : []).slice(0, 6).map((name) => chart(name, days)));
 }
 
 function show(s) {
