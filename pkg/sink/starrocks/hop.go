@@ -213,10 +213,8 @@ func (c *Client) hop(ctx context.Context, u *url.URL, req *request, limit time.D
 	if limit > 0 {
 		silence := time.AfterFunc(limit, func() { cancel(errSilent) })
 		defer silence.Stop()
-		ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
-			Got100Continue:       func() { silence.Stop() },
-			GotFirstResponseByte: func() { silence.Stop() },
-		})
+		// The first byte may be that of "100 Continue".
+		ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotFirstResponseByte: func() { silence.Stop() }})
 	}
 	r, err := http.NewRequestWithContext(ctx, req.method, u.String(), nil)
 	if err != nil {
