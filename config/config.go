@@ -75,7 +75,7 @@ type Discovery struct {
 // Event says which time an event has.
 type Event struct {
 	TimeField  string     `env:"EVENT_TIME_FIELD" format:"a path like ts or meta.ts" doc:"Path of the field with the event time. Without it the time of the Kafka record counts."`
-	TimeFormat TimeFormat `env:"EVENT_TIME_FORMAT" envDefault:"unix_ms" doc:"How that field is written. A Go layout shows the reference time, as in '2006-01-02 15:04:05'; without a zone in it, times are UTC."`
+	TimeFormat TimeFormat `env:"EVENT_TIME_FORMAT" envDefault:"unix_ms" doc:"How that field is written. A Go layout shows the reference time, as in '2006-01-02 15:04:05'; without a zone in it, times are in AGGREGATE_TIMEZONE."`
 }
 
 // Aggregate says what is counted.

@@ -46,7 +46,9 @@ const (
 	dimensionsFormat = "field names by comma, or name=path.in.event"
 	identifierFormat = "letters, digits and '_', not beginning with a digit, at most 64"
 
-	maxScale = 9 // leaves a running total in an int64 room for 9·10^9 whole units
+	maxMeasures  = 64
+	maxPathDepth = 32
+	maxScale     = 9 // leaves a running total in an int64 room for 9·10^9 whole units
 )
 
 var identifier = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,63}$`)
@@ -66,6 +68,9 @@ func (m *Measures) set(text string) []Problem {
 			continue
 		}
 		*m = append(*m, measure)
+	}
+	if len(items) > maxMeasures {
+		return bad(fmt.Sprintf("%d measures", len(items)), fmt.Sprintf("at most %d", maxMeasures), "leave some out")
 	}
 	if len(items) == 0 {
 		return bad(quote(text)+" names no measure", measuresFormat, "write at least pv=count")
@@ -240,8 +245,8 @@ func checkPath(path string) string {
 		return "names no field"
 	case strings.HasPrefix(path, "."), strings.HasSuffix(path, "."), strings.Contains(path, ".."):
 		return "has an empty name in its path"
-	case len(path) > 255:
-		return "has a path longer than 255 bytes"
+	case strings.Count(path, ".") >= maxPathDepth:
+		return fmt.Sprintf("has a path of more than %d names", maxPathDepth)
 	case strings.ContainsFunc(path, func(r rune) bool { return unicode.IsControl(r) || r == unicode.ReplacementChar }):
 		return "has a control character or invalid UTF-8 in its path"
 	}

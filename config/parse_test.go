@@ -89,6 +89,7 @@ func TestMeasureProblems(t *testing.T) {
 		"uv=sum(a":                         "parentheses that do not match",
 		"uv=sum)a(":                        "parentheses that do not match",
 		",":                                "names no measure",
+		strings.Repeat("a=count,", 65):     "65 measures",
 	} {
 		var m Measures
 		found := m.set(text)
@@ -99,15 +100,15 @@ func TestMeasureProblems(t *testing.T) {
 
 func TestDimensionProblems(t *testing.T) {
 	for text, want := range map[string]string{
-		"device.os":                     "is a path without a name; write os=device.os",
-		"os=":                           "names no field",
-		"os=.a":                         "empty name in its path",
-		"a b":                           "is no identifier",
-		"dt=day":                        "takes the name of the day column",
-		"Rollcall_x":                    "keeps for itself",
-		"a`; DROP=x":                    "has back-ticks",
-		"a=b\x00":                       "control character",
-		"a=" + strings.Repeat("b", 256): "longer than 255 bytes",
+		"device.os":                      "is a path without a name; write os=device.os",
+		"os=":                            "names no field",
+		"os=.a":                          "empty name in its path",
+		"a b":                            "is no identifier",
+		"dt=day":                         "takes the name of the day column",
+		"Rollcall_x":                     "keeps for itself",
+		"a`; DROP=x":                     "has back-ticks",
+		"a=b\x00":                        "control character",
+		"a=b" + strings.Repeat(".b", 32): "more than 32 names",
 	} {
 		var d Dimensions
 		found := d.set(text)
