@@ -1,6 +1,7 @@
 package aggregate
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -22,8 +23,7 @@ type timeFormat struct {
 type timeKind uint8
 
 const (
-	timeNone timeKind = iota
-	timeUnixMs
+	timeUnixMs timeKind = iota + 1
 	timeUnixS
 	timeUnixUs
 	timeRFC3339
@@ -33,7 +33,7 @@ const (
 func newTimeFormat(name string) (timeFormat, error) {
 	switch name {
 	case "":
-		return timeFormat{}, nil
+		return timeFormat{}, errors.New("an event time field needs a format")
 	case "unix_ms":
 		return timeFormat{kind: timeUnixMs}, nil
 	case "unix_s":

@@ -53,15 +53,12 @@ type step struct {
 func New(cfg Config) (*Program, error) {
 	cfg.Dimensions = slices.Clone(cfg.Dimensions)
 	cfg.Measures = slices.Clone(cfg.Measures)
-	if err := check(cfg); err != nil {
+	format, err := check(cfg)
+	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
 	}
 	if cfg.TimeField == "" {
-		cfg.TimeFormat = ""
-	}
-	format, err := newTimeFormat(cfg.TimeFormat)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
+		cfg.TimeFormat = "" // not used, so not part of the identity
 	}
 	p := &Program{
 		cfg:        cfg,
@@ -158,8 +155,12 @@ func canonical(cfg Config) string {
 	return b.String()
 }
 
-func check(cfg Config) error {
-	var errs []error
+// check looks for everything that is wrong, and gives the time format on the way.
+func check(cfg Config) (timeFormat, error) {
+	var (
+		errs   []error
+		format timeFormat
+	)
 	problem := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	switch {
 	case cfg.Location == nil:
@@ -174,7 +175,9 @@ func check(cfg Config) error {
 		problem("the number of keys per day must be at least 1, not %d", cfg.MaxKeys)
 	}
 	if cfg.TimeField != "" {
-		errs = append(errs, checkPath("event time", cfg.TimeField))
+		var err error
+		format, err = newTimeFormat(cfg.TimeFormat)
+		errs = append(errs, err, checkPath("event time", cfg.TimeField))
 	}
 	if len(cfg.Measures) == 0 || len(cfg.Measures) > maxMeasures {
 		problem("1 to %d measures, not %d", maxMeasures, len(cfg.Measures))
@@ -200,7 +203,7 @@ func check(cfg Config) error {
 		checkName("measure", m.Name)
 		errs = append(errs, checkMeasure(m))
 	}
-	return errors.Join(errs...)
+	return format, errors.Join(errs...)
 }
 
 func checkMeasure(m Measure) error {

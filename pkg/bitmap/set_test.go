@@ -317,7 +317,7 @@ func everySecond(n int) []uint64 {
 }
 
 func FuzzDecode(f *testing.F) {
-	for _, s := range []Set{{}, Of(5), Of(1, 2, 3), Of(1 << 40), Of(5, 1<<40), Of(span(0, 1000)...), Of(everySecond(20000)...)} {
+	for _, s := range []Set{{}, Of(5), Of(1, 2, 3), Of(1 << 40), Of(5, 1<<40), Of(span(0, 1000)...)} { // small ones: minimising big ones eats the time
 		f.Add(s.AppendBinary(nil))
 	}
 	f.Add(unhex(f, "0a 03000000 0100000000000000 0200000000000000 0300000000000000"))
