@@ -31,7 +31,9 @@ type load struct {
 	since time.Time
 	// failures counts attempts that failed since the load began, refusals those of ClassRefused.
 	failures, refusals int
-	reason             string
+	// spent: the next attempt needs a new label.
+	spent  bool
+	reason string
 }
 
 // loadResult is what became of a load. Not done means that nothing is known to be loaded and that its items go back to the queue.
@@ -88,8 +90,9 @@ func (f *Flusher) encode(ld *load) (loadResult, bool) {
 			return loadResult{split: true}, false
 		}
 		f.mu.Lock()
-		ld.body, ld.label = body, f.nextLabel()
-		f.report.inFlight = InFlightStatus{Label: ld.label, Rows: body.Rows, Bytes: len(body.Data), Since: ld.since}
+		ld.body = body
+		f.report.inFlight = InFlightStatus{Rows: body.Rows, Bytes: len(body.Data), Since: ld.since}
+		f.relabel(ld)
 		f.mu.Unlock()
 		return loadResult{}, true
 	}
@@ -216,6 +219,9 @@ func (ld *load) step(c Class) int {
 // attempt makes one attempt and, if its outcome is unknown, asks for the label's state.
 func (f *Flusher) attempt(ctx context.Context, ld *load) Reply {
 	f.mu.Lock()
+	if ld.spent {
+		f.relabel(ld)
+	}
 	f.report.inFlight.Attempts++
 	f.mu.Unlock()
 	rep := f.target.Load(ctx, ld.label, ld.body)
@@ -276,8 +282,8 @@ func (f *Flusher) ask(ctx context.Context, label string) (LabelState, error) {
 	return state, nil
 }
 
-// countsMatch checks the server's own counts of a done load and counts its rows. If they differ from what was sent, the label is spent, the table is not
-// as expected, and the reply becomes a refusal.
+// countsMatch checks the server's own counts of a done load and counts its rows. If they differ from what was sent, the table is not as
+// expected, and the reply becomes a refusal.
 func (f *Flusher) countsMatch(ld *load, rep *Reply) bool {
 	if rep.ByLabel {
 		f.metrics.rows.WithLabelValues("label").Add(float64(ld.body.Rows))
@@ -287,14 +293,9 @@ func (f *Flusher) countsMatch(ld *load, rep *Reply) bool {
 	if rep.Loaded == int64(ld.body.Rows) && rep.Filtered == 0 {
 		return true
 	}
-	spent := ld.label
-	f.mu.Lock()
-	ld.label = f.nextLabel()
-	f.report.inFlight.Label = ld.label
-	f.mu.Unlock()
 	*rep = Reply{
 		Outcome: OutcomeFailed, Class: ClassRefused, Reason: "row_count", RejectedRows: rep.RejectedRows,
-		Err: fmt.Errorf("label %s: %d rows sent, %d loaded, %d filtered", spent, ld.body.Rows, rep.Loaded, rep.Filtered),
+		Err: fmt.Errorf("label %s: %d rows sent, %d loaded, %d filtered", ld.label, ld.body.Rows, rep.Loaded, rep.Filtered),
 	}
 	return false
 }
@@ -358,8 +359,11 @@ func (f *Flusher) noteFailure(ld *load, rep Reply) (tooLarge bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	ld.failures++
-	if rep.Class == ClassRefused {
+	if rep.Class == ClassRefused && rep.Outcome == OutcomeFailed {
+		// The label may be spent: a load whose counts differ is committed, and asking for its label again would only hear that it is
+		// finished. So a refused body goes again under a new one.
 		ld.refusals++
+		ld.spent = true
 	}
 	f.report.lastErr, f.report.lastErrAt = rep.Err, now
 	fields := []zap.Field{
@@ -382,7 +386,7 @@ func (f *Flusher) noteFailure(ld *load, rep Reply) (tooLarge bool) {
 		}
 		f.block(now, BlockTooLarge, rep, fields)
 	case ClassRefused:
-		if ld.refusals > 1 {
+		if ld.refusals > 1 || rep.Outcome != OutcomeFailed {
 			f.block(now, BlockRefused, rep, fields)
 		}
 	case ClassPermanent:
@@ -393,6 +397,12 @@ func (f *Flusher) noteFailure(ld *load, rep Reply) (tooLarge bool) {
 		f.block(now, BlockFailing, rep, fields)
 	}
 	return false
+}
+
+// relabel gives the load's body a new label. f.mu must be held.
+func (f *Flusher) relabel(ld *load) {
+	ld.label, ld.spent = f.nextLabel(), false
+	f.report.inFlight.Label = ld.label
 }
 
 // noteDone counts, remembers and logs a load that was done.

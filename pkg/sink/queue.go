@@ -177,7 +177,7 @@ func (q *queue) mergeRows(into, from *item) {
 		}
 		r := &into.rows[i]
 		mem, size := rowMemory(r), rowSize(r)
-		mergeRow(q.measures, r, row)
+		aggregate.MergeRow(q.measures, r, row)
 		into.bytes += rowMemory(r) - mem
 		into.size += rowSize(r) - size
 	}

@@ -55,25 +55,6 @@ func rowMemory(r *aggregate.Row) int64 {
 
 func scaled(size int64, ratio float64) int64 { return int64(float64(size) * ratio) }
 
-// mergeRow joins from into into; both are of one key of one source.
-func mergeRow(measures []aggregate.Measure, into *aggregate.Row, from aggregate.Row) {
-	into.LastEventMs = max(into.LastEventMs, from.LastEventMs)
-	for i, m := range measures {
-		a, b := &into.Cells[i], from.Cells[i]
-		switch {
-		case m.Kind.IsSet():
-			a.Set = bitmap.Union(a.Set, b.Set)
-		case b.Null:
-		case a.Null:
-			a.Int, a.Null = b.Int, false
-		case m.Kind == aggregate.Min:
-			a.Int = min(a.Int, b.Int)
-		default:
-			a.Int = max(a.Int, b.Int)
-		}
-	}
-}
-
 // splitAhead takes ids out of an item's rows until what is left is below limit bytes and below half of what it was, and returns them as parts of
 // about limit bytes each that may be loaded before the rows: totals neutral, next offset 0 (DESIGN §1 rule 1). All sizes are
 // estimates. It returns nil when there is nothing to take.
