@@ -41,6 +41,8 @@ const (
 	defaultAlterTimeout     = 10 * time.Minute
 	defaultAlterPoll        = time.Second
 	defaultCompareInterval  = time.Minute
+	// recheckInterval is how soon a wrong or unreachable table is looked at again.
+	recheckInterval = 5 * time.Second
 	// maxConnections bounds the open MySQL connections of one DB; further callers wait.
 	maxConnections = 8
 )

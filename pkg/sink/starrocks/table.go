@@ -76,28 +76,29 @@ func (t *Table) Ensure(ctx context.Context) error { return t.share(ctx, "ensure"
 // Check compares the table with what is expected and changes nothing. Results as for Ensure.
 func (t *Table) Check(ctx context.Context) error { return t.share(ctx, "check", t.check) }
 
-// Run compares the table every CompareInterval until ctx is done, and logs when it becomes wrong or right. It returns nil.
+// Run compares the table every CompareInterval until ctx is done, more often while something is wrong, and logs when it becomes wrong
+// or right. It returns nil.
 func (t *Table) Run(ctx context.Context) error {
 	if t.cfg.Mode == ModeNone {
 		<-ctx.Done()
 		return nil
 	}
-	tick := time.NewTicker(t.cfg.CompareInterval)
-	defer tick.Stop()
 	for {
-		select {
-		case <-ctx.Done():
+		interval := t.cfg.CompareInterval
+		if t.Status().Err != nil {
+			interval = min(interval, recheckInterval)
+		}
+		if t.pause(ctx, interval); ctx.Err() != nil {
 			return nil
-		case <-tick.C:
-			before := t.Status()
-			err := t.Check(ctx)
-			switch {
-			case ctx.Err() != nil:
-			case err != nil && (before.Err == nil || before.Err.Error() != err.Error()):
-				t.cfg.Log.Error("StarRocks table check failed", zap.String("table", before.Table), zap.Error(err))
-			case err == nil && before.Err != nil:
-				t.cfg.Log.Info("StarRocks table is as expected again", zap.String("table", before.Table))
-			}
+		}
+		before := t.Status()
+		err := t.Check(ctx)
+		switch {
+		case ctx.Err() != nil:
+		case err != nil && (before.Err == nil || before.Err.Error() != err.Error()):
+			t.cfg.Log.Error("StarRocks table check failed", zap.String("table", before.Table), zap.Error(err))
+		case err == nil && before.Err != nil:
+			t.cfg.Log.Info("StarRocks table is as expected again", zap.String("table", before.Table))
 		}
 	}
 }
