@@ -23,6 +23,8 @@ const (
 	fileVersion = 1
 	fileHeader  = len(fileMagic) + 4
 	fileTrailer = 4
+	// maxColumns bounds dimensions and measures, each: sets take no bytes of a row.
+	maxColumns = 1 << 10
 )
 
 // image is the content of a checkpoint file: the totals of one history at one cut.
@@ -147,7 +149,17 @@ func (r *reader) byte() byte {
 // count reads a number of things of at least size bytes each.
 func (r *reader) count(size int) int {
 	n := r.uvarint()
-	if n > uint64(len(r.b)/max(size, 1)) {
+	if n > uint64(len(r.b)/size) {
+		r.fail()
+		return 0
+	}
+	return int(n)
+}
+
+// few reads a number of columns.
+func (r *reader) few() int {
+	n := r.uvarint()
+	if n > maxColumns {
 		r.fail()
 		return 0
 	}
@@ -180,11 +192,8 @@ func (r *reader) image() *image {
 	if m.progress.Next <= 0 {
 		r.fail()
 	}
-	m.dims = r.count(0)
-	if m.dims > 1<<10 {
-		r.fail()
-	}
-	m.kinds = make([]aggregate.Kind, r.count(1))
+	m.dims = r.few()
+	m.kinds = make([]aggregate.Kind, r.few())
 	ints := 0
 	for i := range m.kinds {
 		m.kinds[i] = aggregate.Kind(r.byte())
