@@ -44,8 +44,9 @@ func (s *Source) poll(ctx context.Context, sess *session) (reason string, delive
 			work()
 		}
 		s.applyStarts(sess.client)
-		s.retry(ctx)
+		s.retry()
 		s.watch(ctx)
+		sess.forget()
 		sess.client.AllowRebalance()
 
 		delivered = delivered || got
@@ -77,7 +78,7 @@ func (s *Source) fetchErrors(ctx context.Context, fetches kgo.Fetches) (failed, 
 		s.failed(fmt.Errorf("%s: %w", p, err))
 		switch class {
 		case classGroup:
-			s.tell(Event{Kind: EventGroupLost, Err: err})
+			s.tell(Event{Kind: EventGroupLost, From: -1, To: -1, Divergence: -1, Err: err})
 		case classDataLoss:
 			s.dataLoss(p, err)
 		case classOutOfRange:

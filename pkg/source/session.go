@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
+	"strconv"
 	"sync"
 	"time"
 
@@ -22,10 +22,13 @@ type session struct {
 	client *kgo.Client
 	cancel context.CancelFunc // ends every request of the client
 
-	// mu guards failing: the brokers whose leaders' trouble was said, and when. A leaf lock.
+	// mu guards failing: the brokers whose trouble was said, and when they last failed. A leaf lock.
 	mu      sync.Mutex
-	failing map[int32]time.Time
-	denied  bool
+	failing map[brokerKey]time.Time
+}
+
+func newSession(s *Source, cancel context.CancelFunc) *session {
+	return &session{source: s, cancel: cancel, failing: make(map[brokerKey]time.Time)}
 }
 
 // The option set of the consumer: short limits so that a broker that is gone costs seconds, not minutes.
@@ -201,71 +204,92 @@ func (sess *session) owned(m map[string][]int32) []Partition {
 	return ps
 }
 
+// OnNewClient implements kgo.HookNewClient. It is called before the client does anything: the first callback may come before NewClient
+// returns.
+func (sess *session) OnNewClient(client *kgo.Client) {
+	s := sess.source
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	sess.client = client
+	s.client, s.session = client, sess
+}
+
 // OnBrokerConnect implements kgo.HookBrokerConnect: credentials that are refused show nowhere else, leaders that are gone show here first.
 func (sess *session) OnBrokerConnect(meta kgo.BrokerMetadata, _ time.Duration, _ net.Conn, err error) {
 	switch {
 	case err == nil:
-		sess.brokerBack(meta)
+		sess.over(brokerKey{denied: true, addr: address(meta)})
 	case isDenied(err):
-		sess.brokerDenied(meta, err)
+		sess.broken(brokerKey{denied: true, addr: address(meta)}, Event{Kind: EventDenied, Err: fmt.Errorf("broker at %s: %w", address(meta), err)})
 	default:
-		sess.brokerFailed(meta, err)
+		sess.leaderFailed(meta, err)
 	}
 }
 
-// OnBrokerRead implements kgo.HookBrokerRead: a fetch that was not answered.
+// OnBrokerRead implements kgo.HookBrokerRead: a fetch that was answered, or was not.
 func (sess *session) OnBrokerRead(meta kgo.BrokerMetadata, key int16, _ int, _, _ time.Duration, err error) {
-	if key == int16(kmsg.Fetch) && err != nil {
-		sess.brokerFailed(meta, err)
+	switch {
+	case key != int16(kmsg.Fetch):
+	case err == nil:
+		sess.over(brokerKey{addr: address(meta)})
+	default:
+		sess.leaderFailed(meta, err)
 	}
 }
 
-// leaderSilence is how long a broker's trouble is not said again.
-const leaderSilence = 10 * time.Second
+func address(meta kgo.BrokerMetadata) string {
+	return net.JoinHostPort(meta.Host, strconv.Itoa(int(meta.Port)))
+}
 
-// brokerFailed says EventLeader once per broker and while. Seed addresses lead nothing, and what we closed ourselves is no trouble.
-func (sess *session) brokerFailed(meta kgo.BrokerMetadata, err error) {
+// leaderFailed says EventLeader. Seed addresses lead nothing, and what we closed ourselves is no trouble.
+func (sess *session) leaderFailed(meta kgo.BrokerMetadata, err error) {
 	if meta.NodeID < 0 || errors.Is(err, context.Canceled) || errors.Is(err, net.ErrClosed) {
 		return
 	}
+	sess.broken(brokerKey{addr: address(meta)}, Event{Kind: EventLeader, Err: fmt.Errorf("broker %d at %s: %w", meta.NodeID, address(meta), err)})
+}
+
+// brokerKey is a broker that fails, or that refuses us.
+type brokerKey struct {
+	denied bool
+	addr   string
+}
+
+// broken says an event the first time.
+func (sess *session) broken(k brokerKey, e Event) {
 	sess.mu.Lock()
-	since, known := sess.failing[meta.NodeID]
-	said := known && time.Since(since) < leaderSilence
-	if !said {
-		if sess.failing == nil {
-			sess.failing = make(map[int32]time.Time)
+	_, known := sess.failing[k]
+	sess.failing[k] = time.Now()
+	sess.mu.Unlock()
+	if !known {
+		e.From, e.To, e.Divergence = -1, -1, -1
+		sess.emit(e)
+	}
+}
+
+// over ends it.
+func (sess *session) over(k brokerKey) {
+	sess.mu.Lock()
+	_, known := sess.failing[k]
+	delete(sess.failing, k)
+	sess.mu.Unlock()
+	if known {
+		sess.emit(recoveredEvent(Partition{}))
+	}
+}
+
+// forget ends the trouble with brokers that were not tried any more for a while: they have gone for good.
+func (sess *session) forget() {
+	sess.mu.Lock()
+	var gone []brokerKey
+	for k, last := range sess.failing {
+		if time.Since(last) > quietTopic {
+			gone = append(gone, k)
 		}
-		sess.failing[meta.NodeID] = time.Now()
 	}
 	sess.mu.Unlock()
-	if said {
-		return
-	}
-	if errors.Is(err, io.EOF) {
-		err = fmt.Errorf("connection closed: %w", err)
-	}
-	sess.emit(Event{Kind: EventLeader, Err: fmt.Errorf("broker %d at %s:%d: %w", meta.NodeID, meta.Host, meta.Port, err)})
-}
-
-func (sess *session) brokerDenied(meta kgo.BrokerMetadata, err error) {
-	sess.mu.Lock()
-	said := sess.denied
-	sess.denied = true
-	sess.mu.Unlock()
-	if !said {
-		sess.emit(Event{Kind: EventDenied, Err: fmt.Errorf("broker at %s:%d: %w", meta.Host, meta.Port, err)})
-	}
-}
-
-func (sess *session) brokerBack(meta kgo.BrokerMetadata) {
-	sess.mu.Lock()
-	_, failed := sess.failing[meta.NodeID]
-	delete(sess.failing, meta.NodeID)
-	denied := sess.denied
-	sess.denied = false
-	sess.mu.Unlock()
-	if failed || denied {
-		sess.emit(Event{Kind: EventRecovered})
+	for _, k := range gone {
+		sess.over(k)
 	}
 }
 

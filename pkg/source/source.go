@@ -54,7 +54,7 @@ func New(cfg Config, h Handler) (*Source, error) {
 		seeds: slices.Clone(cfg.Seeds), topics: slices.Clone(cfg.Topics),
 		committing: make(chan struct{}, 1),
 	}
-	if err := kgo.ValidateOpts(s.options(context.Background(), &session{})...); err != nil {
+	if err := kgo.ValidateOpts(s.options(context.Background(), newSession(s, nil))...); err != nil {
 		return nil, fmt.Errorf("source settings: %w", err)
 	}
 	return s, nil
@@ -155,19 +155,14 @@ func (s *Source) Run(ctx context.Context) error {
 	}
 }
 
-// open makes a client and lets its callbacks count.
+// open makes a client; its callbacks count from its first moment, see session.OnNewClient.
 func (s *Source) open() (*session, error) {
 	ctx, cancel := context.WithCancel(context.Background())
-	sess := &session{source: s, cancel: cancel}
-	client, err := kgo.NewClient(s.options(ctx, sess)...)
-	if err != nil {
+	sess := newSession(s, cancel)
+	if _, err := kgo.NewClient(s.options(ctx, sess)...); err != nil {
 		cancel()
 		return nil, fmt.Errorf("new client: %w", err)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	sess.client = client
-	s.client, s.session = client, sess
 	return sess, nil
 }
 

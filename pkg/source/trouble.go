@@ -29,6 +29,10 @@ const (
 	quietTopic = 90 * time.Second
 )
 
+func recoveredEvent(p Partition) Event {
+	return Event{Kind: EventRecovered, Partition: p, From: -1, To: -1, Divergence: -1}
+}
+
 // trouble notes an error that repeats, and says it the first time.
 func (s *Source) trouble(p Partition, kind EventKind, to int64, err error) {
 	now := time.Now()
@@ -60,7 +64,7 @@ func (s *Source) trouble(p Partition, kind EventKind, to int64, err error) {
 }
 
 // retry lets troubled partitions be fetched again when their time has come, and ends troubles that did not come back.
-func (s *Source) retry(_ context.Context) {
+func (s *Source) retry() {
 	now := time.Now()
 	var over []Event
 	s.mu.Lock()
@@ -69,7 +73,7 @@ func (s *Source) retry(_ context.Context) {
 		switch {
 		case !t.quietAt.IsZero() && now.After(t.quietAt):
 			delete(s.troubles, p)
-			e := Event{Kind: EventRecovered, Partition: p, From: -1, To: -1, Divergence: -1}
+			e := recoveredEvent(p)
 			if st != nil {
 				e.Generation, e.From = st.generation, st.next
 			}
@@ -105,7 +109,7 @@ func (s *Source) recovered(p Partition) {
 			continue
 		}
 		delete(s.troubles, key)
-		e := Event{Kind: EventRecovered, Partition: key, From: -1, To: -1, Divergence: -1}
+		e := recoveredEvent(key)
 		if st := s.parts[key]; st != nil {
 			e.Generation, e.From = st.generation, st.next
 			s.resumeLocked(st, reasonRetry)
@@ -130,7 +134,7 @@ func (s *Source) groupBack() {
 	}
 	s.mu.Unlock()
 	if over > 0 {
-		s.tell(Event{Kind: EventRecovered, From: -1, To: -1, Divergence: -1})
+		s.tell(recoveredEvent(Partition{}))
 	}
 }
 
