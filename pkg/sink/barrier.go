@@ -160,18 +160,16 @@ func (f *Flusher) Idle(source string) bool {
 // WaitSource returns when the source is Idle: the table shows all that was accepted of it (or it was discarded). Loads start at once.
 // When ctx is done first it returns a NotDurableError.
 func (f *Flusher) WaitSource(ctx context.Context, source string) error {
-	w := &waiter{done: make(chan struct{}), open: 1}
+	w := &waiter{done: make(chan struct{})}
 	f.mu.Lock()
 	if err, over := f.over(); over {
 		f.mu.Unlock()
 		return err
 	}
-	l := f.q.lanes[source]
-	if l == nil {
+	if !f.q.awaitIdle(w, source) {
 		f.mu.Unlock()
 		return nil
 	}
-	l.waiters = append(l.waiters, w)
 	f.urgent++
 	f.mu.Unlock()
 	f.signal()

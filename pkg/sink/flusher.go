@@ -124,11 +124,11 @@ func (f *Flusher) fireOne() bool {
 	e := f.q.fire[0]
 	f.q.fire[0] = event{}
 	f.q.fire = f.q.fire[1:]
-	f.q.telling = true
+	f.q.telling = &e
 	f.mu.Unlock()
 	defer func() {
 		f.mu.Lock()
-		f.q.telling = false
+		f.q.telling = nil
 		f.mu.Unlock()
 	}()
 	if e.w != nil {

@@ -280,7 +280,12 @@ func TestLabelInPreparationIsPolledAndThenSentAgain(t *testing.T) {
 		tab := newTable(t, step{lose: true, state: LabelPrepare})
 		r := newRig(t, tab, nil).run()
 		r.offer("a", 1, row(1, "x", 1, 1))
-		go func() { r.at(4 * time.Second); tab.mu.Lock(); tab.labels["w-1-1"].state = LabelVisible; tab.mu.Unlock() }()
+		go func() {
+			r.at(4 * time.Second)
+			tab.mu.Lock()
+			tab.labels["w-1-1"].state = LabelVisible
+			tab.mu.Unlock()
+		}()
 		require.NoError(t, r.f.Flush(t.Context()))
 		require.Len(t, tab.attempts(), 1, "it ended by itself")
 

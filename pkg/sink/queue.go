@@ -17,9 +17,9 @@ type queue struct {
 	lanes    map[string]*lane
 	seq      uint64
 	bytes    int64
-	// fire are the completions that nobody has been told of yet, in order; telling says that one is being told now.
+	// fire are the completions that nobody has been told of yet, in order; telling is the one being told now.
 	fire    []event
-	telling bool
+	telling *event
 }
 
 // lane is one source's queue. Its items complete in order; only the first one is ever sent.
@@ -384,16 +384,31 @@ func (q *queue) await(w *waiter) bool {
 			w.open++
 		}
 	}
-	if w.open == 0 && (q.telling || len(q.fire) > 0) {
+	return q.awaitTold(w)
+}
+
+// awaitTold makes w wait for everybody to be told, if that is all there is to wait for. It reports whether there is anything.
+func (q *queue) awaitTold(w *waiter) bool {
+	if w.open == 0 && (q.telling != nil || len(q.fire) > 0) {
 		q.fire = append(q.fire, event{w: w})
 		return true
 	}
 	return w.open > 0
 }
 
+// awaitIdle makes w wait for the source to be idle. It reports whether there is anything to wait for.
+func (q *queue) awaitIdle(w *waiter, source string) bool {
+	if l := q.lanes[source]; l != nil {
+		l.waiters = append(l.waiters, w)
+		w.open++
+	}
+	return q.awaitTold(w)
+}
+
 // idle reports whether nothing of the source is left, untold completions included.
 func (q *queue) idle(source string) bool {
-	return q.lanes[source] == nil && !slices.ContainsFunc(q.fire, func(e event) bool { return e.w == nil && e.c.Source == source })
+	of := func(e event) bool { return e.w == nil && e.c.Source == source }
+	return q.lanes[source] == nil && !slices.ContainsFunc(q.fire, of) && (q.telling == nil || !of(*q.telling))
 }
 
 // discard drops what is not in flight of a source and reports how many batches that were.

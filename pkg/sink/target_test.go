@@ -69,6 +69,8 @@ type step struct {
 	loadedDiff int64
 	takes      time.Duration
 	panics     any
+	// late: the transaction of a lost reply goes on, and ends after this time: committed with apply, else aborted.
+	late time.Duration
 }
 
 func ok() step                  { return step{apply: true} }
@@ -99,6 +101,9 @@ type fakeTable struct {
 	rows     map[string]*cell
 	inLoad   bool
 	accepted int64 // rows committed
+	later    []*time.Timer
+	// onLoad and onShow look at every load that arrives or becomes visible; f.mu is held.
+	onLoad, onShow func(rows []wireRow)
 	// showOnAsk makes a committed load visible when its state is asked for.
 	showOnAsk bool
 }
@@ -191,16 +196,48 @@ func (f *fakeTable) begin(label string, body Body, rows []wireRow) *txn {
 		}
 	}
 	for other, y := range f.labels {
-		if y == x || y.state != LabelCommitted {
+		if y.state != LabelCommitted {
 			continue
 		}
 		for _, s := range y.sources {
-			if slices.Contains(x.sources, s) {
-				f.t.Errorf("%s of %s sent while %s is committed and not visible", label, s, other)
+			before, now := y.next(s), x.next(s)
+			early := now > before && f.shown(s) < before
+			if before == 0 { // bitmaps ahead
+				early = now > 0 && !f.covered(y)
+			}
+			if early {
+				f.t.Errorf("%s of %s below %d sent while %s below %d is committed and not visible", label, s, now, other, before)
 			}
 		}
 	}
+	if f.onLoad != nil {
+		f.onLoad(rows)
+	}
 	return x
+}
+
+// next is the next offset of a source in the load; 0 if it is not in it or only ahead.
+func (x *txn) next(source string) int64 {
+	n := int64(0)
+	for _, r := range x.rows {
+		if r.Source == source {
+			n = max(n, r.Next)
+		}
+	}
+	return n
+}
+
+// covered reports whether readers see all ids of a load, from whatever load. f.mu is held.
+func (f *fakeTable) covered(x *txn) bool {
+	for _, r := range x.rows {
+		c := f.rows[r.key()]
+		for _, id := range r.Sets[0] {
+			if c == nil || !c.ids[id] {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 func (f *fakeTable) conclude(x *txn, s step, body Body) Reply {
@@ -208,6 +245,14 @@ func (f *fakeTable) conclude(x *txn, s step, body Body) Reply {
 	defer f.mu.Unlock()
 	if x.state == LabelCommitted || x.state == LabelVisible {
 		return Reply{Outcome: OutcomeDone, ByLabel: true}
+	}
+	if x.state == LabelPrepare {
+		return Reply{Outcome: OutcomeUnknown, Reason: "label_running", Err: errors.New("label exists: RUNNING")}
+	}
+	if s.late > 0 {
+		x.state = LabelPrepare
+		f.later = append(f.later, time.AfterFunc(s.late, func() { f.endLate(x, s, body) }))
+		return Reply{Outcome: OutcomeUnknown, Reason: "no_reply", Err: errors.New("cut off")}
 	}
 	if s.apply {
 		x.state = LabelCommitted
@@ -230,6 +275,19 @@ func (f *fakeTable) conclude(x *txn, s step, body Body) Reply {
 	return Reply{Outcome: OutcomeDone, Visible: !s.hide, Loaded: int64(body.Rows) + s.loadedDiff}
 }
 
+func (f *fakeTable) endLate(x *txn, s step, body Body) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	x.state = LabelAborted
+	if s.apply {
+		x.state = LabelCommitted
+		f.accepted += int64(body.Rows)
+		if !s.hide {
+			f.show(x)
+		}
+	}
+}
+
 // show makes a committed transaction visible. f.mu is held.
 func (f *fakeTable) show(x *txn) {
 	x.state = LabelVisible
@@ -246,6 +304,9 @@ func (f *fakeTable) show(x *txn) {
 		for _, id := range r.Sets[0] {
 			c.ids[id] = true
 		}
+	}
+	if f.onShow != nil {
+		f.onShow(x.rows)
 	}
 }
 
