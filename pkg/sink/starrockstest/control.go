@@ -64,6 +64,21 @@ func (c *Cluster) StartFE(fe int) error {
 // StopMySQL takes down only the MySQL port of an FE; StartFE brings it back.
 func (c *Cluster) StopMySQL(fe int) { c.fes[fe-1].mysql.stop() }
 
+// CutMySQL closes every open MySQL connection of an FE; new ones are welcome.
+func (c *Cluster) CutMySQL(fe int) { c.fes[fe-1].mysql.cut() }
+
+// BlackholeFE makes connecting to an FE hang (its packets are dropped), until StartFE. Open connections are cut.
+func (c *Cluster) BlackholeFE(fe int) error {
+	f := c.fes[fe-1]
+	if err := f.http.blackhole(); err != nil {
+		return err
+	}
+	return f.mysql.blackhole()
+}
+
+// BlackholeBE does the same to the BE, until StartBE.
+func (c *Cluster) BlackholeBE() error { return c.be.blackhole() }
+
 // StopBE takes the BE's listener down, while FEs go on redirecting to it. Loads in flight end as if the BE had lost its
 // clients. StartBE brings it back.
 func (c *Cluster) StopBE() { c.be.stop() }

@@ -38,7 +38,7 @@ type database struct {
 type view struct {
 	id       int64
 	db, name string
-	text     string // the SELECT as given
+	text     string // the SELECT as SHOW CREATE VIEW prints it
 	columns  []string
 	comment  string
 }

@@ -341,7 +341,7 @@ func (st *statement) checkView(v *view) error {
 			v.columns = append(v.columns, c.name)
 		}
 	}
-	// A view keeps resolving its tables in the database it was made in.
+	v.text = printer{st.session.db}.selectText(s)
 	return nil
 }
 

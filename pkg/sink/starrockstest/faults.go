@@ -78,6 +78,7 @@ const (
 	actLimitBody
 	actState
 	actSQLError
+	actReadBody
 )
 
 // Hang waits until Rule.Release, the cluster's Close, or (before the body) the client's going away; then it goes on.
@@ -106,7 +107,12 @@ func Answer(status, message string) Action {
 	return Action{kind: actAnswer, status: status, text: message}
 }
 
-// Redirect answers 307 with this Location; empty leaves the header out. At AtFE only.
+// ReadBody lets the client send and takes n bytes of the body, so that what follows strikes in the middle of it. At
+// AtBegun.
+func ReadBody(n int) Action { return Action{kind: actReadBody, n: n} }
+
+// Redirect answers 307 with this Location: a URL, or host:port to keep path and query; empty leaves the header out.
+// At AtFE.
 func Redirect(location string) Action { return Action{kind: actRedirect, text: location} }
 
 // RedirectToSelf answers 307 to the same FE, again and again for a rule that strikes Forever.
@@ -316,6 +322,8 @@ func (a Action) fits(at Point) bool {
 		return at == AtCommitted
 	case actLimitBody:
 		return at == AtHeader
+	case actReadBody:
+		return at == AtBegun
 	case actState:
 		return at == AtState
 	case actSQLError:

@@ -103,13 +103,21 @@ func (x *exchange) reply(status int, contentType, body string, headers ...string
 	return nil
 }
 
-// body asks for the body (100 Continue if the client waits for it) and reads it. A body that ends early is an error.
-func (x *exchange) body() ([]byte, error) {
+// askBody sends 100 Continue if the client waits for it.
+func (x *exchange) askBody() error {
 	if !x.continued && strings.EqualFold(x.req.Header.Get("Expect"), "100-continue") {
 		x.continued = true
 		if _, err := io.WriteString(x.conn, "HTTP/1.1 100 Continue\r\n\r\n"); err != nil {
-			return nil, fmt.Errorf("send 100 Continue: %w", err)
+			return fmt.Errorf("send 100 Continue: %w", err)
 		}
+	}
+	return nil
+}
+
+// body asks for the body and reads it. A body that ends early is an error.
+func (x *exchange) body() ([]byte, error) {
+	if err := x.askBody(); err != nil {
+		return nil, err
 	}
 	b, err := io.ReadAll(x.req.Body)
 	x.bodyRead = true

@@ -2,6 +2,7 @@ package starrockstest
 
 import (
 	"fmt"
+	"io"
 	"net"
 	"strings"
 	"sync"
@@ -17,6 +18,7 @@ type server struct {
 
 	mu         sync.Mutex
 	ln         net.Listener
+	hole       []io.Closer // a listener that never accepts and what fills its queue
 	conns      map[net.Conn]struct{}
 	wg         sync.WaitGroup
 	advertised string
@@ -28,6 +30,7 @@ func (s *server) start() error {
 	if s.ln != nil {
 		return nil
 	}
+	s.closeHole()
 	ln, err := s.listen("tcp", fmt.Sprintf("%s:%d", s.host, s.port))
 	if err != nil {
 		return fmt.Errorf("listen on %s:%d: %w", s.host, s.port, err)
@@ -72,11 +75,46 @@ func (s *server) accept(ln net.Listener) {
 	}
 }
 
+// cut closes the open connections only.
+func (s *server) cut() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for conn := range s.conns {
+		conn.Close() //nolint:errcheck // nothing to do about it
+	}
+}
+
+// blackhole keeps the port and answers nothing on it.
+func (s *server) blackhole() error {
+	s.stop()
+	ln, err := s.listen("tcp", fmt.Sprintf("%s:%d", s.host, s.port))
+	if err != nil {
+		return fmt.Errorf("black hole on %s:%d: %w", s.host, s.port, err)
+	}
+	hole := []io.Closer{ln}
+	filler, err := narrow(ln)
+	if filler != nil {
+		hole = append(hole, filler)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.hole = hole
+	return err
+}
+
+func (s *server) closeHole() {
+	for _, c := range s.hole {
+		c.Close() //nolint:errcheck // it only took up the port
+	}
+	s.hole = nil
+}
+
 // stop closes the listener and every connection and waits for their goroutines.
 func (s *server) stop() {
 	s.mu.Lock()
 	ln := s.ln
 	s.ln = nil
+	s.closeHole()
 	if ln != nil {
 		ln.Close() //nolint:errcheck // nothing to do about it
 	}

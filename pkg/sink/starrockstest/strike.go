@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
+	"strings"
 	"time"
 )
 
@@ -61,6 +63,9 @@ func (c *Cluster) act(ctx context.Context, x *exchange, at Point, rule *Rule, a 
 		if a.yes {
 			a.text = fmt.Sprintf("http://%s%s", c.fes[x.fe-1].http.advertised, x.req.URL.RequestURI())
 		}
+		if a.text != "" && !strings.Contains(a.text, "://") {
+			a.text = "http://" + a.text + x.req.URL.RequestURI()
+		}
 		if a.text != "" {
 			headers = []string{"Location", a.text}
 		}
@@ -68,6 +73,15 @@ func (c *Cluster) act(ctx context.Context, x *exchange, at Point, rule *Rule, a 
 			return err
 		}
 		return errAnswered
+	case actReadBody:
+		if err := x.askBody(); err != nil {
+			return errGone
+		}
+		x.bodyRead = true
+		if _, err := io.CopyN(io.Discard, x.req.Body, int64(a.n)); err != nil {
+			return errGone
+		}
+		x.closing = true
 	case actTruncate:
 		x.truncate = a.n
 	case actTrickle:
