@@ -55,6 +55,19 @@ func (e *engine) execAlter(st *statement) error {
 	switch {
 	case p.accept("ADD", "COLUMN"):
 		return e.addColumns(st, t)
+	case p.accept("MODIFY", "COLUMN"):
+		c, err := p.columnDef()
+		if err != nil {
+			return err
+		}
+		i, ok := t.col(c.name)
+		if !ok {
+			return sqlErr(errCodeAnalysis, "Column[%s] does not exists", c.name)
+		}
+		if c.key = t.cols[i].key; !c.key && c.agg != t.cols[i].agg {
+			return sqlErr(errCodeAnalysis, "Can not change aggregation type")
+		}
+		return e.startJob(t, func() { t.replaceColumn(c) })
 	case p.accept("DROP", "COLUMN"):
 		c, err := p.name()
 		if err != nil {

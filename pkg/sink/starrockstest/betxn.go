@@ -254,6 +254,28 @@ func (r *loadResult) add(o *loadResult) {
 	}
 }
 
+// idleSlack is what the BE's sweeper adds to idle_transaction_timeout.
+const idleSlack = 30 * time.Second
+
+// sweepTxns forgets contexts whose transaction ended on the FE, and aborts those that were idle for too long; under the
+// lock.
+func (c *Cluster) sweepTxns(now time.Time) (next time.Time) {
+	for label, b := range c.beTxns {
+		due := b.lastSeen.Add(b.idle + idleSlack)
+		switch {
+		case b.busy:
+		case b.load.txn.state.final():
+			delete(c.beTxns, label)
+		case b.idle > 0 && !due.After(now):
+			c.engine.abort(b.load.txn, fmt.Sprintf("transaction is aborted by idle timeout %d seconds.", int(b.idle.Seconds())), now)
+			delete(c.beTxns, label)
+		case b.idle > 0 && (next.IsZero() || due.Before(next)):
+			next = due
+		}
+	}
+	return next
+}
+
 var errNoData = errors.New("transaction hasn't send any data yet")
 
 func (c *Cluster) checkData(b *beTxn) error {

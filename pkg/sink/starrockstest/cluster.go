@@ -30,6 +30,7 @@ func New(cfg Config) *Cluster {
 	c := &Cluster{
 		cfg: cfg, engine: newEngine(cfg), faults: &faultBook{}, beTxns: map[string]*beTxn{}, errorLogs: map[string]string{}, leader: 1,
 	}
+	c.engine.sweep = c.sweepTxns
 	count := func(name string) func() {
 		return func() { c.engine.locked(func() { c.engine.conns[name]++ }) }
 	}

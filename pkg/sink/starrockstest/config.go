@@ -55,6 +55,8 @@ type Config struct {
 	// MaxNewPartitions is auto_partition_max_creation_number_per_load; default 4096.
 	MaxNewPartitions int
 
+	// TTLInterval is dynamic_partition_check_interval_seconds, how often partition_live_number is honoured; 0 means never.
+	TTLInterval time.Duration
 	// AlterDuration is how long an ALTER TABLE job takes; default 0.
 	AlterDuration time.Duration
 	// History is the number of published loads per table that a lagging FE may be behind; default 0, which is cheaper:

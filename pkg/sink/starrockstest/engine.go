@@ -125,6 +125,10 @@ func (e *engine) advance(now time.Time) (next time.Time) {
 	sooner(e.expireTxns(now))
 	sooner(e.publishDue(now))
 	sooner(e.advanceJobs(now))
+	sooner(e.dropExpired(now))
+	if e.sweep != nil {
+		sooner(e.sweep(now))
+	}
 	e.evict(now)
 	return next
 }

@@ -361,3 +361,21 @@ func (t *table) removeColumn(name string) {
 	}
 	t.history = nil
 }
+
+// replaceColumn changes a column in place; a value that does not fit its new type becomes NULL.
+func (t *table) replaceColumn(c column) {
+	at, ok := t.col(c.name)
+	if !ok {
+		return
+	}
+	t.cols = slices.Clone(t.cols)
+	t.cols[at] = c
+	for _, p := range t.partitions {
+		for key, r := range p.rows {
+			vals := slices.Clone(r.vals)
+			vals[at], _ = convert(vals[at], c.typ)
+			p.rows[key] = &row{vals}
+		}
+	}
+	t.history = nil
+}

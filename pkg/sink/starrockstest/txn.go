@@ -255,7 +255,7 @@ func (s *staged) publish(t *txn, now time.Time, history int) {
 
 // shape maps rows staged under an older schema to the table's present columns.
 func (s *staged) shape(tab *table) func([]any) []any {
-	if slices.EqualFunc(s.cols, tab.cols, func(a, b column) bool { return a.name == b.name }) {
+	if slices.EqualFunc(s.cols, tab.cols, func(a, b column) bool { return a.name == b.name && a.typ == b.typ }) {
 		return func(vals []any) []any { return vals }
 	}
 	from := make([]int, len(tab.cols))
@@ -265,11 +265,11 @@ func (s *staged) shape(tab *table) func([]any) []any {
 	return func(vals []any) []any {
 		out := make([]any, len(tab.cols))
 		for i, f := range from {
-			if f >= 0 {
-				out[i] = vals[f]
-			} else {
+			if f < 0 {
 				out[i], _ = tab.cols[i].defaultValue()
+				continue
 			}
+			out[i], _ = convert(vals[f], tab.cols[i].typ)
 		}
 		return out
 	}
