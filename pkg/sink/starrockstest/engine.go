@@ -24,7 +24,9 @@ type engine struct {
 
 	loads  []*LoadRecord
 	stmts  []*StatementRecord
-	alters []AlterScript  // for the jobs to come
+	alters []AlterScript // for the jobs to come
+	ttlDue time.Time     // when partitions are looked at next
+	sweep  func(now time.Time) (next time.Time)
 	conns  map[string]int // connections accepted per listener
 }
 
