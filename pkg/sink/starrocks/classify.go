@@ -199,8 +199,9 @@ type answer struct {
 	readErr error
 	// sent says that the whole load body was handed over before the answer.
 	sent bool
-	// from is the address that answered, for messages.
-	from string
+	// from is the address that answered, for messages; front is the front end that the way there began at.
+	from  string
+	front int
 }
 
 // classify says what an answer to load label means. Row counts are handed on as the server gave them: a load that it calls done is

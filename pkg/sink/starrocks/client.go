@@ -73,6 +73,10 @@ func (c *Client) Load(ctx context.Context, label string, body sink.Body) sink.Re
 		return classifyError(ctx, err, label, req.sent.Load())
 	}
 	reply := classify(a, label)
+	if reply.Outcome != sink.OutcomeDone {
+		// Another front end may see more living nodes, or send the next attempt to another one.
+		c.rotation.advance(a.front)
+	}
 	if reply.Outcome == sink.OutcomeFailed || reply.Filtered > 0 {
 		c.addRejectedRows(attempt, a, &reply)
 	}
@@ -125,15 +129,24 @@ func (c *Client) State(ctx context.Context, label string) (sink.LabelState, erro
 	if err != nil {
 		return "", fmt.Errorf("state of label %s: %w", label, err)
 	}
-	if a.status != http.StatusOK {
-		return "", fmt.Errorf("state of label %s: %w", label, classifyHTTP(a).Err)
+	state, err := stateOf(a)
+	if err != nil {
+		c.rotation.advance(a.front)
+		return "", fmt.Errorf("state of label %s: %w", label, err)
 	}
-	if a.readErr != nil {
-		return "", fmt.Errorf("state of label %s: reply of %s: %w", label, a.from, a.readErr)
+	return state, nil
+}
+
+func stateOf(a *answer) (sink.LabelState, error) {
+	switch {
+	case a.status != http.StatusOK:
+		return "", classifyHTTP(a).Err
+	case a.readErr != nil:
+		return "", fmt.Errorf("reply of %s: %w", a.from, a.readErr)
 	}
 	state, err := decodeState(a.body)
 	if err != nil {
-		return "", fmt.Errorf("state of label %s: %s: %w", label, a.from, err)
+		return "", fmt.Errorf("%s: %w", a.from, err)
 	}
 	return state, nil
 }

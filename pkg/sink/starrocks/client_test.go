@@ -586,3 +586,27 @@ func TestDeadlineIsAboveTheTimeoutHeader(t *testing.T) {
 		require.Equal(t, want.deadline, c.deadline())
 	}
 }
+
+// A front end that cannot send the load on is not asked first again: another one may know a living node.
+func TestFailedLoadMovesToAnotherFrontEnd(t *testing.T) {
+	bubble(t, func(t *testing.T, n *network) {
+		n.http("fe1:8030", reply(`{"Status":"FAILED","Message":"class com.starrocks.common.DdlException: No backend alive."}`))
+		n.http("fe2:8030", func(w http.ResponseWriter, r *http.Request) {
+			if r.Method == http.MethodGet {
+				_, _ = io.WriteString(w, "<html>")
+				return
+			}
+			redirectTo("http://be1:8040")(w, r)
+		})
+		n.http("be1:8040", reply(success("L", 1)))
+		c := newClient(t, testConfig(n, "http://fe1:8030", "http://fe2:8030"))
+		body := testBody(t, c)
+		rep := c.Load(t.Context(), "L", body)
+		require.Equal(t, ReasonNoBackend, rep.Reason)
+		require.Equal(t, sink.OutcomeDone, c.Load(t.Context(), "L", body).Outcome)
+		_, err := c.State(t.Context(), "L")
+		require.Error(t, err)
+		rep = c.Load(t.Context(), "L", body)
+		require.Equal(t, ReasonNoBackend, rep.Reason, "back at the first one")
+	})
+}

@@ -122,14 +122,11 @@ func (d *DB) each(ctx context.Context, again bool, f func(conn *sql.Conn) error)
 	var errs []error
 	for _, i := range d.rotation.order(time.Now()) {
 		connected, err := d.on(ctx, i, f)
-		if err == nil || !isConnection(err) && !(errors.Is(err, context.DeadlineExceeded) && !connected) {
+		if !isConnection(err) {
 			if connected {
 				d.worked(i)
 			}
-			if err != nil {
-				errs = append(errs, err)
-			}
-			break
+			return err
 		}
 		errs = append(errs, fmt.Errorf("%s: %w", d.addrs[i], err))
 		if ctx.Err() != nil {

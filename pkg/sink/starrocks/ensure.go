@@ -70,11 +70,9 @@ func (t *Table) exec(ctx context.Context, op, what, statement string) error {
 // decides: another worker may have created the table, and a statement without an answer may have worked.
 func (t *Table) create(ctx context.Context, f found) (found, error) {
 	if !f.database {
-		what := "create database " + t.cfg.Database
-		if err := t.exec(ctx, opCreateDatabase, what, "CREATE DATABASE IF NOT EXISTS "+quote(t.cfg.Database)); err != nil {
+		if err := t.createDatabase(ctx); err != nil {
 			return found{}, err
 		}
-		t.cfg.Log.Info("database created", zap.String("database", t.cfg.Database))
 	}
 	failure := t.exec(ctx, opCreateTable, "create table "+t.cfg.Table, t.DDL())
 	if IsPermanent(failure) {
@@ -91,6 +89,26 @@ func (t *Table) create(ctx context.Context, f found) (found, error) {
 		return found{}, failure
 	default:
 		return found{}, fmt.Errorf("create table %s: accepted, but the table does not show yet", t.cfg.Table)
+	}
+}
+
+func (t *Table) createDatabase(ctx context.Context) error {
+	name := t.cfg.Database
+	failure := t.exec(ctx, opCreateDatabase, "create database "+name, "CREATE DATABASE IF NOT EXISTS "+quote(name))
+	if IsPermanent(failure) {
+		return failure
+	}
+	exists, err := t.databaseExists(ctx)
+	switch {
+	case err != nil:
+		return errors.Join(failure, err)
+	case exists:
+		t.cfg.Log.Info("database created", zap.String("database", name))
+		return nil
+	case failure != nil:
+		return failure
+	default:
+		return fmt.Errorf("create database %s: accepted, but the database does not show yet", name)
 	}
 }
 
@@ -196,11 +214,12 @@ func (t *Table) newestJob(ctx context.Context) (alterJob, error) {
 func (t *Table) settledJob(ctx context.Context) (alterJob, error) {
 	const tolerated = 3
 	failures := 0
+	var last alterJob
 	for ; ; t.pause(ctx, t.cfg.AlterPoll) {
 		job, err := t.newestJob(ctx)
 		switch {
 		case ctx.Err() != nil:
-			return alterJob{}, fmt.Errorf("waiting for alter job %d (%s) of table %s: %w", job.id, job.state, t.cfg.Table, context.Cause(ctx))
+			return alterJob{}, fmt.Errorf("waiting for alter job %d (%s) of table %s: %w", last.id, last.state, t.cfg.Table, context.Cause(ctx))
 		case err != nil && (IsPermanent(err) || failures == tolerated):
 			return alterJob{}, err
 		case err != nil:
@@ -208,7 +227,7 @@ func (t *Table) settledJob(ctx context.Context) (alterJob, error) {
 		case job.id == 0 || job.state == jobStateFinished || job.state == jobCancelled:
 			return job, nil
 		default:
-			failures = 0
+			failures, last = 0, job
 		}
 	}
 }

@@ -1,7 +1,6 @@
 package starrocks
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -96,12 +95,6 @@ func isDenied(err error) bool {
 	return strings.Contains(strings.ToLower(e.Message), "access denied")
 }
 
-// isAuthentication reports whether the user or password is wrong; other front ends would say the same.
-func isAuthentication(err error) bool {
-	var e *mysql.MySQLError
-	return errors.As(err, &e) && (e.Number == 1045 || e.Number == 1044)
-}
-
 // isUnknownObject reports whether a database or table does not exist. StarRocks: fe ErrorCode.java (1049, 1051, 1146, 5501, 5502),
 // and 1064 with text from the analyzer.
 func isUnknownObject(err error) bool {
@@ -118,7 +111,8 @@ func isUnknownObject(err error) bool {
 		strings.Contains(text, "does not exist") || strings.Contains(text, "doesn't exist")
 }
 
-// isConnection reports whether err says that there was no server to talk to, rather than that one refused.
+// isConnection reports whether err says that there was no server to talk to in time (a context's deadline is a net.Error too), rather
+// than that one refused.
 func isConnection(err error) bool {
 	var e *mysql.MySQLError
 	if err == nil || errors.As(err, &e) {
@@ -148,9 +142,4 @@ func classifyStatement(what string, err error) error {
 		return &permanentError{wrapped}
 	}
 	return wrapped
-}
-
-// isCancelled reports whether err comes from a context of a caller, not from the work.
-func isCancelled(err error) bool {
-	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }

@@ -62,23 +62,19 @@ type request struct {
 	sent atomic.Bool
 }
 
-// sendBody counts the body out, so that it is known whether a server can have all of it.
+// sendBody counts the body out, so that it is known whether a server can have all of it. It has no WriteTo, which would hand over
+// everything unseen.
 type sendBody struct {
-	bytes.Reader
-	req *request
+	data bytes.Reader
+	req  *request
 }
 
 func (b *sendBody) Read(p []byte) (int, error) {
-	n, err := b.Reader.Read(p)
-	if b.Len() == 0 {
+	n, err := b.data.Read(p)
+	if b.data.Len() == 0 {
 		b.req.sent.Store(true)
 	}
 	return n, err
-}
-
-// WriteTo hides bytes.Reader's, which would hand over everything unseen.
-func (b *sendBody) WriteTo(w io.Writer) (int64, error) {
-	return io.Copy(w, struct{ io.Reader }{b})
 }
 
 func (b *sendBody) Close() error { return nil }
@@ -117,9 +113,7 @@ func (c *Client) exchange(ctx context.Context, req *request) (*answer, error) {
 		a, hops, err := c.follow(ctx, front, req, k < len(order)-1)
 		if err == nil {
 			c.frontWorked(i)
-			if a.status != http.StatusOK {
-				c.rotation.advance(i)
-			}
+			a.front = i
 			return a, nil
 		}
 		errs = append(errs, err)
@@ -222,10 +216,11 @@ func (c *Client) hop(ctx context.Context, u *url.URL, req *request, limit time.D
 	}
 	r.Header = req.header.Clone()
 	r.SetBasicAuth(c.cfg.User, c.cfg.Password)
+	r.Header.Set("User-Agent", "rollcall")
 	r.Close = true
 	if req.body != nil {
 		body := &sendBody{req: req}
-		body.Reset(req.body)
+		body.data.Reset(req.body)
 		r.Body, r.ContentLength = body, int64(len(req.body))
 		r.Header.Set("Expect", "100-continue")
 	}

@@ -81,10 +81,16 @@ func (n *network) hole(addr string) {
 
 // http serves addr with a handler.
 func (n *network) http(addr string, h http.HandlerFunc) {
-	l := &pipeListener{conns: make(chan net.Conn), closed: make(chan struct{})}
+	l, _ := n.listen("tcp", addr)
 	s := &http.Server{Handler: h}
 	n.servers = append(n.servers, s)
 	n.wg.Go(func() { _ = s.Serve(l) })
+}
+
+// listen is net.Listen on this network.
+func (n *network) listen(_, addr string) (net.Listener, error) {
+	l := &pipeListener{conns: make(chan net.Conn), closed: make(chan struct{})}
+	l.onClose = func() { n.raw(addr, nil) }
 	n.raw(addr, func(c net.Conn) {
 		select {
 		case l.conns <- c:
@@ -92,12 +98,14 @@ func (n *network) http(addr string, h http.HandlerFunc) {
 			_ = c.Close()
 		}
 	})
+	return l, nil
 }
 
 type pipeListener struct {
-	conns  chan net.Conn
-	closed chan struct{}
-	once   sync.Once
+	conns   chan net.Conn
+	closed  chan struct{}
+	once    sync.Once
+	onClose func()
 }
 
 func (l *pipeListener) Accept() (net.Conn, error) {
@@ -110,11 +118,19 @@ func (l *pipeListener) Accept() (net.Conn, error) {
 }
 
 func (l *pipeListener) Close() error {
-	l.once.Do(func() { close(l.closed) })
+	l.once.Do(func() {
+		close(l.closed)
+		l.onClose()
+	})
 	return nil
 }
 
-func (l *pipeListener) Addr() net.Addr { return &net.TCPAddr{} }
+func (l *pipeListener) Addr() net.Addr { return pipeAddr{} }
+
+type pipeAddr struct{}
+
+func (pipeAddr) Network() string { return "pipe" }
+func (pipeAddr) String() string  { return "pipe" }
 
 // silent accepts, reads and never answers.
 func silent(c net.Conn) {
