@@ -143,7 +143,7 @@ func TestCommittedDoesNotGuess(t *testing.T) {
 // The coordinator goes away; commits work again without a restart, and no partition is given up for it.
 func TestCoordinatorMoves(t *testing.T) {
 	inBubble(t, 2, func(t *testing.T, w *world) {
-		fixEpochs(w)
+		w.epochEnds(keepsAll)
 		w.produce(topic, 5, 0, 1)
 		m := w.join(nil)
 		defer m.leave()

@@ -87,18 +87,7 @@ func TestTruncatedByAnElection(t *testing.T) {
 	for name, next := range map[string]int64{"at the divergence": 6, "where it was": 10} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, 1, func(t *testing.T, w *world) {
-				w.kafka.ControlKey(int16(kmsg.OffsetForLeaderEpoch), func(kreq kmsg.Request) (kmsg.Response, error, bool) {
-					w.kafka.KeepControl()
-					req := kreq.(*kmsg.OffsetForLeaderEpochRequest)
-					resp := req.ResponseKind().(*kmsg.OffsetForLeaderEpochResponse)
-					rt := kmsg.NewOffsetForLeaderEpochResponseTopic()
-					rt.Topic = topic
-					rp := kmsg.NewOffsetForLeaderEpochResponseTopicPartition()
-					rp.LeaderEpoch, rp.EndOffset = 0, 6
-					rt.Partitions = append(rt.Partitions, rp)
-					resp.Topics = append(resp.Topics, rt)
-					return resp, nil, true
-				})
+				w.epochEnds(6)
 				w.produce(topic, 10, 0)
 				m := w.join(nil)
 				defer m.leave()
@@ -252,7 +241,7 @@ func TestThrownOutOfTheGroup(t *testing.T) {
 // A leader that dies is said once, with its broker; the other's partition flows; it is over when the broker is back.
 func TestLeaderGoes(t *testing.T) {
 	inBubble(t, 2, func(t *testing.T, w *world) {
-		fixEpochs(w)
+		w.epochEnds(keepsAll)
 		w.produce(topic, 5, 0, 1)
 		m := w.join(nil)
 		defer m.leave()
@@ -285,32 +274,39 @@ func TestLeaderGoes(t *testing.T) {
 	})
 }
 
-// A client that is fetched nothing into, while the leader answers, is replaced; once in a while only.
+// A client that fetches nothing while the leader has records is replaced, within the timeout, and the new one reads on.
 func TestStalledClientIsReplaced(t *testing.T) {
-	inBubble(t, 1, func(t *testing.T, w *world) {
+	inBubble(t, 2, func(t *testing.T, w *world) {
 		w.produce(topic, 5, 0)
 		m := w.join(nil)
 		defer m.leave()
 		w.eventually(5*time.Second, "records", func() bool { return m.notes.at(part(0)) == 5 })
-		// The leader gives empty answers to fetches although there are records.
-		var stuck atomic.Bool
-		stuck.Store(true)
-		w.kafka.ControlKey(int16(kmsg.Fetch), func(kreq kmsg.Request) (kmsg.Response, error, bool) {
-			w.kafka.KeepControl()
-			if !stuck.Load() {
-				return nil, nil, false
-			}
-			w.kafka.SleepControl(func() { time.Sleep(time.Second) })
-			return kreq.ResponseKind(), nil, true
-		})
+		client, err := m.current()
+		require.NoError(t, err)
+		client.PauseFetchPartitions(map[string][]int32{topic: {0, 1}}) // behind the source's back
+		time.Sleep(3 * time.Minute)
+		require.Zero(t, m.Status().Rebuilds, "nothing to read is no stall")
 		w.produce(topic, 5, 0)
-		time.Sleep(50 * time.Second)
-		require.Zero(t, m.Status().Rebuilds)
-		time.Sleep(25 * time.Second)
+		time.Sleep(65 * time.Second)
 		require.Equal(t, 1, m.Status().Rebuilds)
-		time.Sleep(5 * time.Minute)
-		require.LessOrEqual(t, m.Status().Rebuilds, 4)
-		stuck.Store(false)
 		w.eventually(time.Minute, "all", func() bool { return m.notes.at(part(0)) == 10 })
+		time.Sleep(5 * time.Minute)
+		require.Equal(t, 1, m.Status().Rebuilds)
+	})
+}
+
+// What replacing does not cure is not tried again and again.
+func TestStallsAreBackedOff(t *testing.T) {
+	inBubble(t, 1, func(t *testing.T, w *world) {
+		m := w.join(nil)
+		defer m.leave()
+		w.eventually(5*time.Second, "started", func() bool { return m.notes.owned() == 1 && len(m.Status().Partitions[0].Paused) == 0 })
+		for range 25 { // minutes
+			m.stalledAt(part(0), mark{generation: m.notes.gen(part(0))})
+			time.Sleep(time.Minute)
+		}
+		replaced := m.Status().Rebuilds
+		require.GreaterOrEqual(t, replaced, 3)
+		require.LessOrEqual(t, replaced, 6)
 	})
 }

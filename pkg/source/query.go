@@ -128,7 +128,7 @@ func (s *Source) OffsetAt(ctx context.Context, ps []Partition, at time.Time) (ma
 	failed := make(map[Partition]error)
 	// The end is asked for first: a record that arrives in between is then found, not stepped over.
 	ends := list(ctx, client, ps, listLatest, s.cfg.isolationLevel(), failed)
-	found := list(ctx, client, ps, max(at.UnixMilli(), 0), s.cfg.isolationLevel(), failed)
+	found := list(ctx, client, ps, ceilMilli(at), s.cfg.isolationLevel(), failed)
 	out := make(map[Partition]int64, len(ps))
 	for _, p := range ps {
 		switch {
@@ -140,6 +140,15 @@ func (s *Source) OffsetAt(ctx context.Context, ps []Partition, at time.Time) (ma
 		}
 	}
 	return out, joinPartitions("looking for a time", failed)
+}
+
+// ceilMilli rounds up to the milliseconds that records carry. Below zero timestamps have meanings of their own.
+func ceilMilli(at time.Time) int64 {
+	ms := at.UnixMilli()
+	if at.After(time.UnixMilli(ms)) {
+		ms++
+	}
+	return max(ms, 0)
 }
 
 // Divergence asks the leader of p where its log ends for a leader epoch that was read. If that is below offset, the log was truncated, and

@@ -15,10 +15,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest"
-
-	"rollcall/pkg/kafkatest"
 )
 
 const (
@@ -287,7 +286,29 @@ func sequence(from, to int64) []int64 {
 	return s
 }
 
-func fixEpochs(w *world) { kafkatest.FixEpochs(w.kafka) }
+// epochEnds answers OffsetForLeaderEpoch with the same end for every epoch; kfake itself answers "unknown" after a leader moved, which a real
+// broker does not.
+func (w *world) epochEnds(end int64) {
+	w.kafka.ControlKey(int16(kmsg.OffsetForLeaderEpoch), func(kreq kmsg.Request) (kmsg.Response, error, bool) {
+		w.kafka.KeepControl()
+		req := kreq.(*kmsg.OffsetForLeaderEpochRequest)
+		resp := req.ResponseKind().(*kmsg.OffsetForLeaderEpochResponse)
+		for _, t := range req.Topics {
+			rt := kmsg.NewOffsetForLeaderEpochResponseTopic()
+			rt.Topic = t.Topic
+			for _, p := range t.Partitions {
+				rp := kmsg.NewOffsetForLeaderEpochResponseTopicPartition()
+				rp.Partition, rp.LeaderEpoch, rp.EndOffset = p.Partition, p.LeaderEpoch, end
+				rt.Partitions = append(rt.Partitions, rp)
+			}
+			resp.Topics = append(resp.Topics, rt)
+		}
+		return resp, nil, true
+	})
+}
+
+// keepsAll is an epochEnds that shows no truncation.
+const keepsAll = 1 << 40
 
 // value reads one metric.
 func value(t *testing.T, m prometheus.Metric) float64 {
@@ -307,5 +328,8 @@ func series(c prometheus.Collector) int {
 	return len(ch)
 }
 
-// regexpT matches the topic.
-var regexpT = regexp.MustCompile("^" + topic + "$")
+// regexpT matches the topic, regexpT2 its relatives too.
+var (
+	regexpT  = regexp.MustCompile("^" + topic + "$")
+	regexpT2 = regexp.MustCompile("^" + topic)
+)
