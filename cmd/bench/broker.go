@@ -1,0 +1,131 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"rollcall/pkg/kafkatest"
+	"rollcall/pkg/oracle"
+)
+
+// brokerSpec says what the broker's topic holds.
+type brokerSpec struct {
+	Workload    workload
+	Compression string
+	Batch       int
+}
+
+// brokerReady is the broker's line.
+type brokerReady struct {
+	Addr  string
+	Bytes int64 // of the records' values
+}
+
+func codec(name string) (kgo.CompressionCodec, error) {
+	switch name {
+	case "none":
+		return kgo.NoCompression(), nil
+	case "zstd":
+		return kgo.ZstdCompression(), nil
+	case "lz4":
+		return kgo.Lz4Compression(), nil
+	case "snappy":
+		return kgo.SnappyCompression(), nil
+	case "gzip":
+		return kgo.GzipCompression(), nil
+	}
+	return kgo.NoCompression(), fmt.Errorf("compression %q: want none, zstd, lz4, snappy or gzip", name)
+}
+
+// playBroker is one kfake broker without proxies, filled before anybody reads.
+func playBroker(ctx context.Context, arg string) error {
+	var spec brokerSpec
+	if err := json.Unmarshal([]byte(arg), &spec); err != nil {
+		return err
+	}
+	c, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(partitions, topic))
+	if err != nil {
+		return fmt.Errorf("kfake: %w", err)
+	}
+	defer c.Close()
+	kafkatest.FixEpochs(c)
+	n, err := fill(ctx, c.ListenAddrs(), spec)
+	if err != nil {
+		return err
+	}
+	var armed atomic.Bool
+	c.ControlKey(int16(kmsg.Fetch), func(kmsg.Request) (kmsg.Response, error, bool) {
+		c.KeepControl()
+		if armed.CompareAndSwap(true, false) {
+			_ = tell(firstFetch{At: time.Now()}) // if nobody listens any more, that is noticed elsewhere
+		}
+		return nil, nil, false
+	})
+	if err := tell(brokerReady{Addr: c.ListenAddrs()[0], Bytes: n}); err != nil {
+		return err
+	}
+	parentGone(ctx, func() { armed.Store(true) })
+	return nil
+}
+
+// firstFetch is what the broker says about the first request for records after it was told to listen for one: both sides' time begins there,
+// since a client has fetched and unpacked a good part of a small topic before its first poll returns.
+type firstFetch struct{ At time.Time }
+
+// listen tells the broker to say when it is next asked for records. Call heard afterwards.
+func (b *child) listen() error {
+	if _, err := b.stdin.Write([]byte("\n")); err != nil {
+		return fmt.Errorf("broker: %w", err)
+	}
+	return nil
+}
+
+func (b *child) heard() (time.Time, error) {
+	var f firstFetch
+	if err := b.hear(&f); err != nil {
+		return time.Time{}, fmt.Errorf("broker: %w", err)
+	}
+	return f.At, nil
+}
+
+// fill produces the workload as an ordinary producer does.
+func fill(ctx context.Context, addrs []string, spec brokerSpec) (int64, error) {
+	comp, err := codec(spec.Compression)
+	if err != nil {
+		return 0, err
+	}
+	cl, err := kgo.NewClient(kgo.SeedBrokers(addrs...), kgo.DefaultProduceTopic(topic), kgo.RecordPartitioner(kgo.ManualPartitioner()),
+		kgo.ProducerBatchCompression(comp), kgo.ProducerBatchMaxBytes(int32(spec.Batch)), kgo.ProducerLinger(50*time.Millisecond), //nolint:gosec // small
+		kgo.MaxBufferedRecords(200_000), kgo.DisableClientMetrics())
+	if err != nil {
+		return 0, fmt.Errorf("producer: %w", err)
+	}
+	defer cl.Close()
+	var bytes int64
+	var failed atomic.Pointer[error]
+	done := func(_ *kgo.Record, err error) {
+		if err != nil {
+			failed.CompareAndSwap(nil, &err)
+		}
+	}
+	spec.Workload.each(func(e oracle.Event) bool {
+		value := e.AppendJSON(make([]byte, 0, 256))
+		bytes += int64(len(value))
+		cl.Produce(ctx, &kgo.Record{Partition: partitionOf(e), Value: value}, done)
+		return failed.Load() == nil
+	})
+	if err := cl.Flush(ctx); err != nil {
+		return 0, fmt.Errorf("fill the topic: %w", err)
+	}
+	if err := failed.Load(); err != nil {
+		return 0, fmt.Errorf("fill the topic: %w", *err)
+	}
+	return bytes, nil
+}

@@ -1,0 +1,60 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+)
+
+// page writes docs/benchmarks.md.
+func (r report) page(out io.Writer) {
+	f := r.flags
+	fmt.Fprint(out, "# Benchmarks\n\nWritten by `bench -markdown`; do not edit.\n")
+	fmt.Fprintf(out, "\nMachine: %s. It runs the broker, the stand-in StarRocks and the consumer at once.\n", r.machine)
+	if len(r.speeds) > 0 {
+		fmt.Fprintf(out, `
+## Speed against a raw consumer
+
+%s events of about 240 bytes by %s users over two days and 12 combinations of dimensions, in %d partitions of one kfake broker (one
+process), batches of at most %d KiB. *raw* is a franz-go group consumer with the worker's own client options and garbage collection
+(cooperative-sticky, read committed, control records kept, fetches of 16 MiB and 1 MiB per partition, GOGC=400) that looks at each
+record's first byte, last byte and offset. *worker* is the real binary with five measures (distinct, count, sum, min, max), loading into the
+stand-in once a second; after each run its table is read by SQL and must equal the truth in every row. The two take turns, %d runs each.
+
+%s
+- events/s and MB/s: from the first request for records that reaches the broker to the last record counted, start and end of the process left out.
+- µs CPU/event: user and system time of the whole process, starting, loading and stopping included, divided by the events. It hardly depends
+  on what else the machine does, while events/s does: compare that one.
+- ratio: best events/s of the worker to the best of the raw consumer.
+`, thousands(float64(f.events)), thousands(float64(f.users)), partitions, f.batch>>10, f.runs, markdown(r.speedRows()))
+	}
+	if len(r.memories) > 0 {
+		fmt.Fprintf(out, `
+## Memory for many users
+
+Every user is seen for the first time within one flush interval, the worst case for memory: %s distinct users of one day in 100
+combinations of dimensions, each user in one of them and in one partition, twice; default settings. Peak RSS is the kernel's VmHWM. With
+*distinct* ids are integers spread thinly (one in 83); with *distinct_hash* the same are hashed to 64 bits, which no bitmap compresses.
+
+%s`, thousands(float64(f.memoryUsers)), markdown(r.memoryRows()))
+	}
+	fmt.Fprintf(out, `
+## Repeat it
+
+    make bench
+    go run ./cmd/bench -worker bin/rollcall %s-markdown > docs/benchmarks.md
+
+It exits other than 0 if a table is wrong, if the worker needs more than `+"`-max-rss`"+` MiB for the users above, or if the ratio is below
+`+"`-min-ratio`"+` where one is given. The figures are of one machine whose cores are shared by all the processes; where they are
+shared with others too, take the best of more runs (`+"`-runs 7`"+`) and trust CPU per event most. A broker that runs elsewhere leaves more
+of the machine to the worker, so rates grow with cores; CPU per event is what to plan with. The stand-in is not StarRocks: these figures say nothing about its speed.
+`, r.changed())
+}
+
+// changed are the flags to repeat this run with.
+func (r report) changed() string {
+	var b strings.Builder
+	f := r.flags
+	fmt.Fprintf(&b, "-events %d -users %d -runs %d ", f.events, f.users, f.runs)
+	return b.String()
+}

@@ -1,0 +1,113 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// rawSpec says what the raw consumer reads.
+type rawSpec struct {
+	Addr, Group string
+	Events      int
+}
+
+// rawDone is the raw consumer's line.
+type rawDone struct {
+	Records int
+	Bytes   int64
+	Last    time.Time // when the last record had been touched
+	Touched uint64    // so that nothing is optimised away
+	PeakRSS int64
+}
+
+// playRaw consumes the topic with the worker's options and garbage collection, and does nothing but look at each record's first byte, last
+// byte and offset.
+func playRaw(ctx context.Context, arg string) error {
+	var spec rawSpec
+	if err := json.Unmarshal([]byte(arg), &spec); err != nil {
+		return err
+	}
+	debug.SetGCPercent(400) // as cmd/rollcall
+	cl, err := kgo.NewClient(rawOptions(spec)...)
+	if err != nil {
+		return fmt.Errorf("raw consumer: %w", err)
+	}
+	defer cl.CloseAllowingRebalance()
+	var out rawDone
+	for out.Records < spec.Events {
+		fetches := cl.PollRecords(ctx, 10000)
+		if err := ctx.Err(); err != nil {
+			return fmt.Errorf("raw consumer: %d of %d records: %w", out.Records, spec.Events, err)
+		}
+		for _, e := range fetches.Errors() {
+			return fmt.Errorf("raw consumer: %w", e.Err)
+		}
+		fetches.EachPartition(func(p kgo.FetchTopicPartition) {
+			for _, r := range p.Records {
+				out.Touched += uint64(r.Value[0]) + uint64(r.Value[len(r.Value)-1]) + uint64(r.Offset) //nolint:gosec // never negative
+				out.Bytes += int64(len(r.Value))
+			}
+			out.Records += len(p.Records)
+		})
+		out.Last = time.Now()
+		cl.AllowRebalance()
+	}
+	if out.PeakRSS, err = peakRSS(pidSelf()); err != nil {
+		out.PeakRSS = 0
+	}
+	return tell(out)
+}
+
+// rawOptions are those of pkg/source that matter for speed; whoever changes them there changes them here. The limits that only matter when
+// brokers fail are left out.
+func rawOptions(spec rawSpec) []kgo.Opt {
+	return []kgo.Opt{
+		kgo.SeedBrokers(spec.Addr),
+		kgo.ClientID("bench-raw"),
+		kgo.MetadataMinAge(500 * time.Millisecond),
+		kgo.DisableClientMetrics(),
+		kgo.FetchMaxWait(time.Second),
+		kgo.FetchMaxBytes(16 << 20),
+		kgo.FetchMaxPartitionBytes(1 << 20),
+		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
+		kgo.KeepControlRecords(),
+		kgo.ConsumeTopics(topic),
+		kgo.ConsumeStartOffset(kgo.NewOffset().AtStart()),
+		kgo.ConsumerGroup(spec.Group),
+		kgo.Balancers(kgo.CooperativeStickyBalancer()),
+		kgo.SessionTimeout(12 * time.Second),
+		kgo.HeartbeatInterval(3 * time.Second),
+		kgo.RebalanceTimeout(30 * time.Second),
+		kgo.DisableAutoCommit(),
+		kgo.BlockRebalanceOnPoll(),
+	}
+}
+
+// measureRaw runs the raw consumer once.
+func measureRaw(ctx context.Context, w workload, broker *child, addr, group string) (run, error) {
+	if err := broker.listen(); err != nil {
+		return run{}, err
+	}
+	c, err := spawn(ctx, roleRaw, rawSpec{Addr: addr, Group: group, Events: w.Events})
+	if err != nil {
+		return run{}, err
+	}
+	var out rawDone
+	if err := c.hear(&out); err != nil {
+		return run{}, fmt.Errorf("raw consumer: %w", err)
+	}
+	c.end()
+	begun, err := broker.heard()
+	if err != nil {
+		return run{}, err
+	}
+	return run{
+		events: out.Records, bytes: out.Bytes, seconds: out.Last.Sub(begun).Seconds(), rssMiB: mib(out.PeakRSS),
+		cpuSeconds: cpu(c.cmd.ProcessState).Seconds(),
+	}, nil
+}

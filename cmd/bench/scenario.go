@@ -1,0 +1,108 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	"rollcall/pkg/oracle"
+)
+
+// run is one measured run of one side.
+type run struct {
+	events     int
+	bytes      int64
+	seconds    float64 // from the first request for records to the last record
+	durable    float64 // from there to the exit with everything durable; the worker's only
+	cpuSeconds float64 // of the process, start and end included
+	rssMiB     float64
+	last, end  time.Time
+}
+
+func (r run) rate() float64      { return float64(r.events) / r.seconds }
+func (r run) megabytes() float64 { return float64(r.bytes) / r.seconds / 1e6 }
+func (r run) micros() float64    { return r.cpuSeconds / float64(r.events) * 1e6 }
+
+func mib(bytes int64) float64 { return float64(bytes) / (1 << 20) }
+func pidSelf() int            { return os.Getpid() }
+
+// startBroker starts a filled broker in its own process; end it. Meanwhile the truth is counted here.
+func startBroker(ctx context.Context, f flags, w workload, compression string) (*child, brokerReady, *oracle.Truth, error) {
+	var at brokerReady
+	say("filling a topic: %d events, %d partitions, compression %s", w.Events, partitions, compression)
+	c, err := spawn(ctx, roleBroker, brokerSpec{Workload: w, Compression: compression, Batch: f.batch})
+	if err != nil {
+		return nil, at, nil, err
+	}
+	truth := w.truth()
+	if err := c.hear(&at); err != nil {
+		return nil, at, nil, fmt.Errorf("broker: %w", err)
+	}
+	return c, at, truth, nil
+}
+
+// speedResult is what the two sides did with one topic.
+type speedResult struct {
+	compression string
+	raw, worker []run
+}
+
+// ratio is the worker's best rate to the raw consumer's best.
+func (s speedResult) ratio() float64 { return best(s.worker, run.rate) / best(s.raw, run.rate) }
+
+// speed measures both sides in turn, so that whatever else the machine does hits both.
+func speed(ctx context.Context, f flags, compression string) (speedResult, error) {
+	out := speedResult{compression: compression}
+	w := newWorkload(speedEvents, f.events, f.users, time.Now())
+	broker, at, truth, err := startBroker(ctx, f, w, compression)
+	if err != nil {
+		return out, err
+	}
+	defer broker.end()
+	for i := range f.runs {
+		raw, err := measureRaw(ctx, w, broker, at.Addr, fmt.Sprintf("raw-%d", i))
+		if err != nil {
+			return out, err
+		}
+		say("raw    %s", raw)
+		wk, err := measureWorker(ctx, f, w, truth, broker, at.Addr, fmt.Sprintf("worker-%d", i))
+		if err != nil {
+			return out, err
+		}
+		say("worker %s", wk)
+		out.raw, out.worker = append(out.raw, raw), append(out.worker, wk)
+	}
+	return out, nil
+}
+
+// memoryResult is one run of the memory scenario.
+type memoryResult struct {
+	kind  string
+	users int
+	run   run
+}
+
+// memory measures the worker's peak of memory while it counts every user of a day for the first time, with its default settings.
+func memory(ctx context.Context, f flags, kind string) (memoryResult, error) {
+	const eventsPerUser = 2
+	w := newWorkload(kind, eventsPerUser*f.memoryUsers, f.memoryUsers, time.Now())
+	broker, at, truth, err := startBroker(ctx, f, w, "zstd")
+	if err != nil {
+		return memoryResult{}, err
+	}
+	defer broker.end()
+	r, err := measureWorker(ctx, f, w, truth, broker, at.Addr, "memory")
+	if err != nil {
+		return memoryResult{}, err
+	}
+	say("%s: %s", kind, r)
+	return memoryResult{kind: kind, users: f.memoryUsers, run: r}, nil
+}
+
+// say tells who waits what happens.
+func say(format string, args ...any) { fmt.Fprintf(os.Stderr, "bench: "+format+"\n", args...) }
+
+func (r run) String() string {
+	return fmt.Sprintf("%8.0f events/s  %4.0f MB/s  %.2f µs CPU per event  %4.0f MiB  (%.2f s)", r.rate(), r.megabytes(), r.micros(), r.rssMiB, r.seconds)
+}

@@ -1,0 +1,206 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"rollcall/pkg/oracle"
+)
+
+// measureWorker runs the worker's binary once, as a bounded run into a new stand-in, and checks what it has put there.
+func measureWorker(ctx context.Context, f flags, w workload, truth *oracle.Truth, broker *child, addr, group string) (run, error) {
+	rocks, at, err := startRocks(ctx)
+	if err != nil {
+		return run{}, err
+	}
+	defer rocks.end()
+	log, err := os.CreateTemp("", "rollcall-bench-*.log")
+	if err != nil {
+		return run{}, err
+	}
+	defer log.Close()
+	if err := broker.listen(); err != nil {
+		return run{}, err
+	}
+	r, err := runWorker(ctx, f, w, log, addr, group, at)
+	if err != nil {
+		return run{}, fmt.Errorf("worker: %w; end of its log (%s):\n%s", err, log.Name(), tail(log, 4<<10))
+	}
+	begun, err := broker.heard()
+	if err != nil {
+		return run{}, err
+	}
+	r.seconds, r.durable = r.last.Sub(begun).Seconds(), r.end.Sub(begun).Seconds()
+	diff, err := differences(ctx, at, truth)
+	if err != nil {
+		return run{}, err
+	}
+	if len(diff) > 0 {
+		return run{}, fmt.Errorf("the table is not the truth, %d rows differ, the first: %s; the worker's log: %s", len(diff), diff[0], log.Name())
+	}
+	if !f.keep {
+		_ = os.Remove(log.Name())
+	}
+	return r, nil
+}
+
+func runWorker(ctx context.Context, f flags, w workload, log *os.File, addr, group string, at rocksReady) (run, error) {
+	bin, err := filepath.Abs(f.worker)
+	if err != nil {
+		return run{}, err
+	}
+	httpAddr, err := freeAddr()
+	if err != nil {
+		return run{}, err
+	}
+	cmd := exec.CommandContext(ctx, bin, "run") //nolint:gosec // the binary to measure
+	cmd.Env, cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = settings(w, addr, group, httpAddr, at), log, log, dieWithParent()
+	if err := cmd.Start(); err != nil {
+		return run{}, err
+	}
+	exited := make(chan error, 1)
+	go func() { exited <- cmd.Wait() }()
+	watch := watcher{url: "http://" + httpAddr + "/metrics", pid: cmd.Process.Pid, events: w.Events}
+	err = watch.follow(ctx, exited)
+	if err != nil {
+		_ = cmd.Process.Kill()
+		<-exited
+		return run{}, err
+	}
+	return run{
+		events: w.Events, bytes: watch.bytes, last: watch.last, end: watch.end, rssMiB: mib(watch.peak), cpuSeconds: cpu(cmd.ProcessState).Seconds(),
+	}, nil
+}
+
+// settings are the worker's environment. Loads every second, so that sealing and loading happen while reading as they do in a long run.
+func settings(w workload, addr, group, httpAddr string, at rocksReady) []string {
+	env := []string{
+		"HOSTNAME=bench", "KAFKA_BROKERS=" + addr, "KAFKA_TOPICS=" + topic, "KAFKA_GROUP=" + group, "KAFKA_STOP=latest",
+		"STARROCKS_HTTP=" + at.HTTP, "STARROCKS_MYSQL=" + at.MySQL, "STARROCKS_USER=root",
+		"STARROCKS_DATABASE=" + database, "STARROCKS_TABLE=" + table, "ALLOWED_LATENESS=96h", "HTTP_ADDR=" + httpAddr,
+	}
+	if w.Kind == speedEvents {
+		env = append(env, "FLUSH_INTERVAL=1s")
+	}
+	for _, name := range []string{"GOGC", "GOMEMLIMIT", "GODEBUG", "CPUPROFILE"} {
+		if v := os.Getenv(name); v != "" {
+			env = append(env, name+"="+v)
+		}
+	}
+	for k, v := range w.settings() {
+		env = append(env, k+"="+v)
+	}
+	return env
+}
+
+// watcher follows a run from outside.
+type watcher struct {
+	url    string
+	pid    int
+	events int
+
+	last, end time.Time // of the last record, of the exit
+	bytes     int64
+	peak      int64
+}
+
+// follow returns when the process has ended: an error unless it exited 0 after reading everything. It asks often only when
+// the last record is near, since answering costs the worker time.
+func (w *watcher) follow(ctx context.Context, exited chan error) error {
+	for {
+		pause := 10 * time.Millisecond
+		if rss, err := peakRSS(w.pid); err == nil {
+			w.peak = max(w.peak, rss)
+		}
+		if w.last.IsZero() {
+			n, bytes := w.read(ctx)
+			if n >= w.events {
+				w.last, w.bytes = time.Now(), bytes
+			}
+			if n < w.events/10*9 {
+				pause = 50 * time.Millisecond
+			}
+		}
+		select {
+		case err := <-exited:
+			exited <- err
+			w.end = time.Now()
+			if err == nil && w.last.IsZero() {
+				err = errors.New("it ended before its metrics showed every record")
+			}
+			return err
+		case <-time.After(pause):
+		}
+	}
+}
+
+// read asks for the records and bytes read so far; 0 while it does not answer.
+func (w *watcher) read(ctx context.Context) (n int, bytes int64) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, w.url, nil)
+	if err != nil {
+		return 0, 0
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return 0, 0
+	}
+	defer resp.Body.Close()
+	sums, err := sum(resp.Body, "rollcall_source_records_total", "rollcall_source_bytes_total")
+	if err != nil {
+		return 0, 0
+	}
+	return int(sums[0]), int64(sums[1])
+}
+
+// sum adds up the series of each name in a page of metrics.
+func sum(page io.Reader, names ...string) ([]float64, error) {
+	out := make([]float64, len(names))
+	lines := bufio.NewScanner(page)
+	for lines.Scan() {
+		line := lines.Bytes()
+		for i, name := range names {
+			rest, ok := bytes.CutPrefix(line, []byte(name))
+			if !ok || len(rest) == 0 || rest[0] != '{' && rest[0] != ' ' {
+				continue
+			}
+			v, err := strconv.ParseFloat(string(rest[bytes.LastIndexByte(rest, ' ')+1:]), 64)
+			if err != nil {
+				return nil, fmt.Errorf("metric %s: %w", name, err)
+			}
+			out[i] += v
+		}
+	}
+	return out, lines.Err()
+}
+
+// freeAddr is a loopback address to listen on.
+func freeAddr() (string, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // closed at once
+	if err != nil {
+		return "", err
+	}
+	defer l.Close()
+	return l.Addr().String(), nil
+}
+
+// tail is the end of a file.
+func tail(f *os.File, n int64) []byte {
+	st, err := f.Stat()
+	if err != nil {
+		return nil
+	}
+	b := make([]byte, min(n, st.Size()))
+	k, _ := f.ReadAt(b, st.Size()-int64(len(b)))
+	return b[:k]
+}
