@@ -14,6 +14,8 @@ import (
 const (
 	restoreFirstWait = 100 * time.Millisecond
 	restoreLastWait  = 5 * time.Second
+	// restoreStale is how many stale reads are taken for a lagging front end: the rows may also be gone.
+	restoreStale = 10
 )
 
 // RestoreRequest is what Restore reads and what it accepts.
@@ -34,8 +36,9 @@ type restorer interface {
 }
 
 // Restore is the second step of DESIGN §1's restore: it reads the totals of a history that has rows, in one read, until a read is not
-// older than what the first step (Progress) knew. Failures are tried again with back-off until ctx is done; only an error for which
-// IsPermanent holds ends it earlier. The State's Next and the Progress are of the same read; T may have moved on meanwhile, so the
+// older than what the first step (Progress) knew. Failures are tried again with back-off until ctx is done; it ends earlier only with an
+// error for which IsPermanent holds, and with ErrStale after ten stale reads: retention may have dropped what was known, so Progress has
+// to be read again. The State's Next and the Progress are of the same read; T may have moved on meanwhile, so the
 // caller asks Resume again with this Progress in place of the former.
 func Restore(ctx context.Context, store restorer, req RestoreRequest) (aggregate.State, Progress, error) {
 	type result struct {
@@ -44,6 +47,7 @@ func Restore(ctx context.Context, store restorer, req RestoreRequest) (aggregate
 	}
 	from := dayOf(req.Watermark-req.Lateness.Milliseconds(), req.Location)
 	var last error
+	stale := 0
 	attempt := func() (_ result, err error) {
 		defer func() { last = err }()
 		s, p, err := store.Restore(ctx, req.History, from)
@@ -53,7 +57,11 @@ func Restore(ctx context.Context, store restorer, req RestoreRequest) (aggregate
 		case err != nil:
 			return result{}, err
 		case p.Next < req.Table || p.WatermarkMs < req.Watermark:
-			return result{}, fmt.Errorf("%w: T = %d, W = %d; known were %d and %d", ErrStale, p.Next, p.WatermarkMs, req.Table, req.Watermark)
+			err = fmt.Errorf("%w: T = %d, W = %d; known were %d and %d", ErrStale, p.Next, p.WatermarkMs, req.Table, req.Watermark)
+			if stale++; stale == restoreStale {
+				err = backoff.Permanent(err)
+			}
+			return result{}, err
 		}
 		return result{s, p}, nil
 	}

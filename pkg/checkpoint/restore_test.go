@@ -85,6 +85,17 @@ func TestRestoreGivesUpWithItsContext(t *testing.T) {
 	})
 }
 
+// TestRestoreRowsGone: retention may drop the rows that T or W were known from; the first step is then due again.
+func TestRestoreRowsGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := &answers{calls: []func() (Progress, error){read(0, 0)}}
+		_, _, err := Restore(t.Context(), a, request())
+		require.ErrorIs(t, err, ErrStale)
+		require.False(t, IsPermanent(err))
+		require.Len(t, a.from, restoreStale)
+	})
+}
+
 func TestRestorePermanent(t *testing.T) {
 	broken := &UnusableError{What: "a file"}
 	a := &answers{calls: []func() (Progress, error){failed(broken)}}

@@ -179,6 +179,13 @@ type Decision struct {
 // counted, even if that is lower than the group's present commit.
 func (d Decision) Tracker() *Tracker { return NewTracker(d.tracked, d.mark, d.pending) }
 
+// Counts reports whether the group's commit of a partition is one for the topic as it is now: foreign, or ours of this topic id (or of
+// the id that stands in). "One of another topic id is no commit": such a partition is resolved at a first start as if it had none.
+func Counts(topic string, partition int32, c Commit, topicID, standIn string) bool {
+	m, ours, err := ParseMark(topic, partition, c.Metadata)
+	return err != nil || !ours || m.History.TopicID == topicID || m.History.TopicID == standIn
+}
+
 // Started reports whether a topic has begun: whether any partition has a commit that counts or rows of the topic id. Commits are those
 // of the group, Histories those of all partitions (Store.TopicProgress).
 func Started(topic, topicID, standIn string, commits map[int32]Commit, histories []Progress) bool {
@@ -188,8 +195,7 @@ func Started(topic, topicID, standIn string, commits map[int32]Commit, histories
 		}
 	}
 	for partition, c := range commits {
-		m, ours, err := ParseMark(topic, partition, c.Metadata)
-		if err != nil || !ours || m.History.TopicID == topicID || m.History.TopicID == standIn {
+		if Counts(topic, partition, c, topicID, standIn) {
 			return true
 		}
 	}
