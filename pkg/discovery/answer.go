@@ -56,7 +56,7 @@ func (s *settled) parse(addr string, resp *kmsg.MetadataResponse) *answer {
 			br.Rack = *b.Rack
 		}
 		if br.Addr == addr {
-			a.from = "node " + strconv.Itoa(int(b.NodeID))
+			a.from = nodeName(b.NodeID)
 		}
 		a.brokers = append(a.brokers, br)
 	}
@@ -64,6 +64,8 @@ func (s *settled) parse(addr string, resp *kmsg.MetadataResponse) *answer {
 	s.addTopics(a, resp)
 	return a
 }
+
+func nodeName(id int32) string { return "node " + strconv.Itoa(int(id)) }
 
 // addTopics adds a response's topics to the answer.
 func (s *settled) addTopics(a *answer, resp *kmsg.MetadataResponse) {

@@ -238,18 +238,34 @@ func (d *Discoverer) walk(ctx context.Context, hedge time.Duration) (*answer, er
 		p.brokers = snap.Brokers
 		p.known = sortedKeys(maps.Keys(snap.Topics))
 	}
-	asked := d.view.asked()
-	nodes := map[string]string{}
-	for _, b := range p.brokers {
-		nodes[b.Addr] = fmt.Sprintf("node %d", b.ID)
-	}
-	p.last = func(addr string) bool { return d.failing[addr] || asked[addr] || asked[nodes[addr]] }
+	p.rank = d.ranking(p.brokers)
 	w := &walk{asker: d.asker, plan: p}
 	a, err := w.run(ctx)
 	if !errors.Is(err, errEnded) {
 		d.remember(w)
 	}
 	return a, err
+}
+
+// ranking puts those that failed last time behind the others, and behind them those that have already had their say about what is to be
+// confirmed.
+func (d *Discoverer) ranking(brokers []Broker) func(addr string) int {
+	asked := d.view.asked()
+	for _, b := range brokers {
+		if asked[nodeName(b.ID)] {
+			asked[b.Addr] = true
+		}
+	}
+	return func(addr string) int {
+		switch {
+		case asked[addr]:
+			return 2
+		case d.failing[addr]:
+			return 1
+		default:
+			return 0
+		}
+	}
 }
 
 // remember keeps who failed, for the order of the next round. Addresses that are no candidates any more are forgotten.

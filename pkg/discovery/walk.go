@@ -17,8 +17,8 @@ type plan struct {
 	known     []string // topics a pattern found before
 	brokers   []Broker // of the last snapshot
 	hedge     time.Duration
-	// last says which addresses are better asked after the others.
-	last func(addr string) bool
+	// rank orders addresses: lower is asked earlier.
+	rank func(addr string) int
 }
 
 // walk is one round: candidates come in as they become known, tries go out one after the other, the first good answer ends it. It belongs to
@@ -186,7 +186,7 @@ func (w *walk) resolved(l lookup) {
 	w.add(l.cands)
 }
 
-// add queues candidates that are new, mixed with those that wait: in random order, but those that are better asked last, last.
+// add queues candidates that are new, mixed with those that wait: by rank, and in random order within one.
 func (w *walk) add(cands []candidate) {
 	for _, c := range cands {
 		if !w.seen[c.addr] {
@@ -195,14 +195,5 @@ func (w *walk) add(cands []candidate) {
 		}
 	}
 	rand.Shuffle(len(w.queue), func(i, j int) { w.queue[i], w.queue[j] = w.queue[j], w.queue[i] })
-	slices.SortStableFunc(w.queue, func(a, b candidate) int {
-		switch la, lb := w.plan.last(a.addr), w.plan.last(b.addr); {
-		case la == lb:
-			return 0
-		case lb:
-			return -1
-		default:
-			return 1
-		}
-	})
+	slices.SortStableFunc(w.queue, func(a, b candidate) int { return w.plan.rank(a.addr) - w.plan.rank(b.addr) })
 }
