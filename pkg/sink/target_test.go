@@ -201,7 +201,7 @@ func (f *fakeTable) begin(label string, body Body, rows []wireRow) *txn {
 		}
 		for _, s := range y.sources {
 			before, now := y.next(s), x.next(s)
-			early := now > before && f.shown(s) < before
+			early := now > before && f.shown(s) < before && !x.contains(y, s)
 			if before == 0 { // bitmaps ahead
 				early = now > 0 && !f.covered(y)
 			}
@@ -225,6 +225,20 @@ func (x *txn) next(source string) int64 {
 		}
 	}
 	return n
+}
+
+// contains reports whether every row of a source in y is in x too: then y's batch was not loaded whole and goes again, merged.
+func (x *txn) contains(y *txn, source string) bool {
+	keys := map[string]bool{}
+	for _, r := range x.rows {
+		keys[r.key()] = true
+	}
+	for _, r := range y.rows {
+		if r.Source == source && !keys[r.key()] {
+			return false
+		}
+	}
+	return true
 }
 
 // covered reports whether readers see all ids of a load, from whatever load. f.mu is held.
