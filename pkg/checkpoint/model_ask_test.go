@@ -1,6 +1,7 @@
 package checkpoint
 
 import (
+	"math"
 	"slices"
 
 	"rollcall/pkg/aggregate"
@@ -82,6 +83,13 @@ func (m *model) resume(in Input) Decision {
 		mark = FirstMark("t", 0, in.TopicID, 0, in.Program, target, in.Commit.Offset)
 		say(func(*Mark) {})
 	}
+	if m.off["settle"] {
+		in.Settled = true
+	}
+	if m.off["truncated"] {
+		in.Diverged = false
+		in.Bounds = &Bounds{in.Bounds.Start, math.MaxInt64, -1}
+	}
 	if m.off["newtopic"] {
 		in.Histories = slices.DeleteFunc(slices.Clone(in.Histories), func(p Progress) bool { return p.History.TopicID != in.TopicID })
 	}
@@ -139,7 +147,9 @@ func (m *model) restore(w *mworker, fresh bool) {
 func (m *model) carryOut(w *mworker, d Decision, rows mrows, watermark int) {
 	w.src, w.pos, w.tracker = srcOf(d.History), int(d.Position), d.Tracker()
 	w.tid = w.src.tid
-	if d.Action == NewHistory {
+	if d.Action == NewHistory && m.off["commitstart"] {
+		m.began(d)
+	} else if d.Action == NewHistory {
 		if m.groups[w.group].gen == w.gen {
 			m.began(d)
 		}

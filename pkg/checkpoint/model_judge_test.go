@@ -191,9 +191,6 @@ func (m *model) mayBeLate(log []mrec, o int) bool {
 // replay counts a history's interval from its start and says how the table differs.
 func (m *model) replay(log []mrec, src msrc, to int) string {
 	c := newCounter()
-	if !m.env["maxkeys"] {
-		c.keys = nil
-	}
 	want := map[mcell]mrow{}
 	for _, rec := range log[src.start:to] {
 		if cell, ok := c.apply(rec, src.prog); ok {
