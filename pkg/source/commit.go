@@ -14,7 +14,7 @@ import (
 // Config.CommitTimeout. Calls are served one after the other.
 //
 // A commit is refused, and the others go, if its generation is over (ErrNotAssigned), or if it is behind one made under the same
-// assignment (ErrBehind), unless it begins a new history. Generation 0 names no assignment: it is allowed to the owner of the topic's
+// assignment (ErrBehind); a Start below that mark lifts it, for the history that begins there. Generation 0 names no assignment: it is allowed to the owner of the topic's
 // partition 0, for any partition of the topic, which it must have seen to have no commit.
 //
 // Ownership is checked when the request is about to be sent, and the client does not join again while it is under way, so that in a
@@ -82,7 +82,10 @@ func (r *commitRun) refusalLocked(c Commit) error {
 	} else if st == nil {
 		return ErrNotAssigned
 	}
-	if st != nil && c.Offset < st.committed && !c.NewHistory {
+	if st != nil && st.replaced {
+		return fmt.Errorf("%w: the topic is being replaced by a new one of its name", ErrNotAssigned)
+	}
+	if st != nil && c.Offset < st.committed {
 		return fmt.Errorf("%w: %d after %d", ErrBehind, c.Offset, st.committed)
 	}
 	return nil
@@ -190,7 +193,7 @@ func (r *commitRun) finish() error {
 		ok++
 		st := s.parts[p]
 		if st != nil && (c.Generation == 0 || st.generation == c.Generation) {
-			st.committed = c.Offset // not below the mark, or a new history
+			st.committed = max(st.committed, c.Offset)
 		}
 	}
 	s.cfg.Metrics.commits.WithLabelValues(commitOK).Add(float64(ok))

@@ -34,7 +34,9 @@ func TestCommitAndReadBack(t *testing.T) {
 
 		require.ErrorIs(t, commit(0, 5, "back"), ErrBehind)
 		require.NoError(t, commit(0, 6, "same offset, newer table offset"))
-		require.NoError(t, m.Commit(t.Context(), []Commit{{Partition: part(0), Generation: g, Offset: 4, NewHistory: true, Metadata: "new history"}}))
+		require.NoError(t, m.Start(part(0), g, 4, -1))
+		require.NoError(t, commit(0, 4, "a new history begins behind the old one's end"))
+		require.ErrorIs(t, commit(0, 3, "back"), ErrBehind)
 		require.NoError(t, commit(0, 5, "goes on from there"))
 		// One refused, the other goes.
 		err = m.Commit(t.Context(), []Commit{
@@ -47,7 +49,7 @@ func TestCommitAndReadBack(t *testing.T) {
 		require.Equal(t, Committed{Offset: 5, LeaderEpoch: 0, Metadata: "goes on from there"}, c[0])
 		require.Equal(t, "went", c[1].Metadata)
 		require.Equal(t, 6.0, value(t, m.cfg.Metrics.commits.WithLabelValues(commitOK)))
-		require.Equal(t, 3.0, value(t, m.cfg.Metrics.commits.WithLabelValues(commitRefused)))
+		require.Equal(t, 4.0, value(t, m.cfg.Metrics.commits.WithLabelValues(commitRefused)))
 		require.Equal(t, int64(5), m.Status().Partitions[0].Committed)
 		require.NoError(t, m.Commit(t.Context(), nil))
 	})

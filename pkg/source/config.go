@@ -49,6 +49,8 @@ type Config struct {
 	ClientID string
 	// Security are the options from SecurityOptions, or a dialer.
 	Security []kgo.Opt
+	// Principal is who we log in as, for the message when that is refused.
+	Principal string
 	// MaxPollRecords bounds one hand-over over all partitions; 10000 by default.
 	MaxPollRecords int
 	// FetchMaxBytes and FetchMaxPartitionBytes bound one fetch of one broker; 16 MiB and 1 MiB by default.

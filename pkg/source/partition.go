@@ -32,13 +32,19 @@ type partState struct {
 	reasons map[string]time.Time
 	// start is a position to go on from that is not applied yet.
 	start *position
+	// initial is the position the client itself gives the partition, -1 before it has.
+	initial int64
 	// moved says that a position was applied under this assignment already, so the client may stand anywhere.
 	moved bool
+	// unfetched says that the client could not read the commit and so does not fetch the partition at all, whatever is resumed or set.
+	unfetched bool
 	// next is the offset of the next record, epoch that of the last one (-1: none read). Valid once a position was applied.
 	next  int64
 	epoch int32
-	// committed is the greatest offset committed under this assignment, -1 before the first.
+	// committed is the greatest offset committed under this assignment, -1 before the first and after a Start below it.
 	committed int64
+	// replaced says that the topic of this assignment is no more: nothing may be committed under its name, which a new topic has.
+	replaced bool
 	// high, stable and logStart are the leader's as of its last answer, -1 before the first.
 	high, stable, logStart int64
 	// progress is when it last delivered, was resumed, or was seen to have nothing to deliver.
@@ -49,7 +55,7 @@ type partState struct {
 func newPartState(p Partition, generation uint64, m *Metrics) *partState {
 	return &partState{
 		p: p, generation: generation, reasons: make(map[string]time.Time, 2),
-		next: -1, epoch: -1, committed: -1, high: -1, stable: -1, logStart: -1, lag: m.lagOf(p),
+		initial: -1, next: -1, epoch: -1, committed: -1, high: -1, stable: -1, logStart: -1, lag: m.lagOf(p),
 	}
 }
 
@@ -61,7 +67,7 @@ func (st *partState) handing() bool {
 	return !restoring && !parked && st.start == nil
 }
 
-// key orders partitions.
+// compare orders partitions.
 func compare(a, b Partition) int {
 	if c := strings.Compare(a.Topic, b.Topic); c != 0 {
 		return c

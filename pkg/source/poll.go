@@ -18,12 +18,12 @@ const tick = time.Second
 // The client's callbacks wait while a poll that returned something is not followed by AllowRebalance: what happens in between, and the
 // callbacks, are all calls the handler ever gets.
 func (s *Source) poll(ctx context.Context, sess *session) (reason string, delivered bool) {
-	errorsInRow := 0
+	errorsInRow, wait := 0, tick
 	for ctx.Err() == nil {
 		if reason := s.in.takeReason(); reason != "" {
 			return reason, delivered
 		}
-		pollCtx, cancel := s.in.polling(ctx, tick)
+		pollCtx, cancel := s.in.polling(ctx, wait)
 		fetches := sess.client.PollRecords(pollCtx, s.cfg.MaxPollRecords)
 		cancel()
 		s.mu.Lock()
@@ -43,8 +43,8 @@ func (s *Source) poll(ctx context.Context, sess *session) (reason string, delive
 		for _, work := range s.in.take() {
 			work()
 		}
-		s.applyStarts(sess.client)
-		s.retry()
+		wait = s.applyStarts(sess.client)
+		s.retry(ctx)
 		s.watch(ctx)
 		sess.forget()
 		sess.client.AllowRebalance()
@@ -78,7 +78,7 @@ func (s *Source) fetchErrors(ctx context.Context, fetches kgo.Fetches) (failed, 
 		s.failed(fmt.Errorf("%s: %w", p, err))
 		switch class {
 		case classGroup:
-			s.tell(Event{Kind: EventGroupLost, From: -1, To: -1, Divergence: -1, Err: err})
+			s.trouble(Partition{}, EventGroupLost, -1, err)
 		case classDataLoss:
 			s.dataLoss(p, err)
 		case classOutOfRange:
@@ -200,34 +200,35 @@ func (s *Source) endOf(high, stable int64) int64 {
 	return high
 }
 
-// applyStarts brings the client to the positions that Start gave, all at once since each time stops every fetch under way.
-func (s *Source) applyStarts(client *kgo.Client) {
-	var set, nudge map[Partition]position
+// startEvery is the pace of applying positions: each time stops every fetch under way, and partitions are restored one after the other.
+const startEvery = 50 * time.Millisecond
+
+// applyStarts brings the client to the positions that Start gave, all at once, and returns how long the next poll may wait.
+func (s *Source) applyStarts(client *kgo.Client) time.Duration {
+	now := time.Now()
 	s.mu.Lock()
+	wait, next := startEvery-now.Sub(s.startedAt), tick
+	var started []startedAt
 	for p, st := range s.parts {
 		if st.start == nil {
 			continue
 		}
-		if set == nil {
-			set, nudge = make(map[Partition]position), make(map[Partition]position)
+		at := startedAt{Partition: p, position: *st.start, nudge: st.moved}
+		at.there = !st.moved && st.initial == at.offset && at.epoch < 0
+		if !at.there && wait > 0 {
+			next = wait
+			continue
 		}
-		set[p] = *st.start
-		if st.moved {
-			// The client may stand elsewhere while it believes to be at this position, and then would not move.
-			nudge[p] = position{offset: st.start.offset + 1, epoch: -1}
-		}
+		started = append(started, at)
 	}
 	s.mu.Unlock()
-	if set == nil {
-		return
-	}
-	client.SetOffsets(offsetsOf(nudge))
-	client.SetOffsets(offsetsOf(set))
+	setOffsets(client, started)
+
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for p, at := range set {
-		st := s.parts[p]
-		if st == nil || st.start == nil || *st.start != at {
+	for _, at := range started {
+		st := s.parts[at.Partition]
+		if st == nil || st.start == nil || *st.start != at.position {
 			continue // a newer Start: the next turn applies it
 		}
 		st.start, st.moved = nil, true
@@ -235,9 +236,37 @@ func (s *Source) applyStarts(client *kgo.Client) {
 		for _, reason := range []string{reasonRestoring, reasonPosition, reasonRetry} {
 			s.resumeLocked(st, reason)
 		}
-		st.progress = time.Now()
+		st.progress = now
+		if !at.there {
+			s.startedAt = now
+		}
 		s.lagLocked(st)
 	}
+	return next
+}
+
+// startedAt is a position that is being applied.
+type startedAt struct {
+	Partition
+	position
+	// there says that the client stands there already, nudge that it may only believe to.
+	there, nudge bool
+}
+
+// setOffsets moves the client. What it believes to be at the position already is moved away first, or it would stay where it really is.
+func setOffsets(client *kgo.Client, started []startedAt) {
+	set, away := make(map[Partition]position), make(map[Partition]position)
+	for _, at := range started {
+		if at.there {
+			continue
+		}
+		set[at.Partition] = at.position
+		if at.nudge {
+			away[at.Partition] = position{offset: at.offset + 1, epoch: -1}
+		}
+	}
+	client.SetOffsets(offsetsOf(away))
+	client.SetOffsets(offsetsOf(set))
 }
 
 // tell gives an event to the handler, with one line in the log.

@@ -1,6 +1,10 @@
 package source
 
 import (
+	"context"
+	"net"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -112,6 +116,37 @@ func TestWhatIsRead(t *testing.T) {
 		w.eventually(10*time.Second, "added", func() bool { return byName.notes.owned() == 5 })
 		byName.Rebuild("must not forget it")
 		w.eventually(20*time.Second, "added", func() bool { return byName.notes.owned() == 5 && byName.Status().Rebuilds == 1 })
+	})
+}
+
+// While no broker is there, none is dialled more than once per second.
+func TestDialsWhileAllAreAway(t *testing.T) {
+	inBubble(t, 1, func(t *testing.T, w *world) {
+		var up atomic.Bool
+		up.Store(true)
+		var dials atomic.Int64
+		m := w.join(func(c *Config, _ *notes) {
+			c.Security = []kgo.Opt{kgo.Dialer(func(ctx context.Context, network, addr string) (net.Conn, error) {
+				if !up.Load() {
+					dials.Add(1)
+					return nil, syscall.ECONNREFUSED
+				}
+				return w.net.DialContext(ctx, network, addr)
+			})}
+		})
+		defer m.leave()
+		w.produce(topic, 5, 0)
+		w.eventually(5*time.Second, "records", func() bool { return m.notes.at(part(0)) == 5 })
+		up.Store(false)
+		for _, away := range []time.Duration{time.Minute, 3 * time.Minute} {
+			before := dials.Load()
+			m.Rebuild("drops its connections")
+			time.Sleep(away)
+			t.Log("dials", dials.Load()-before, "in", away)
+			require.Less(t, dials.Load()-before, int64(2*away/time.Second))
+		}
+		up.Store(true)
+		w.eventually(10*time.Second, "back", func() bool { return m.notes.owned() == 1 })
 	})
 }
 

@@ -71,7 +71,8 @@ func (s *Source) options(ctx context.Context, sess *session) []kgo.Opt {
 		kgo.OnPartitionsAssigned(sess.assigned),
 		kgo.OnPartitionsRevoked(sess.revoked),
 		kgo.OnPartitionsLost(sess.lost),
-		kgo.AdjustFetchOffsetsFn(positions),
+		kgo.OnOffsetsFetched(sess.commitsFetched),
+		kgo.AdjustFetchOffsetsFn(sess.positions),
 	}
 	if c.readCommitted() {
 		opts = append(opts, kgo.FetchIsolationLevel(kgo.ReadCommitted()))
@@ -105,16 +106,45 @@ func clientLogger(log *zap.Logger) kgo.Logger {
 }
 
 // positions gives every partition an exact position without an epoch, so that the client neither lists offsets nor checks the commit: the
-// partition is paused, and Start will set where it really goes on. The commit itself is kept where there is one, since setting the same
-// position again costs the client nothing.
-func positions(_ context.Context, offsets map[string]map[int32]kgo.Offset) (map[string]map[int32]kgo.Offset, error) {
-	for _, ps := range offsets {
+// partition is paused, and Start will set where it really goes on; what is started already keeps its position. The client calls it after
+// assigned, before it fetches.
+func (sess *session) positions(_ context.Context, offsets map[string]map[int32]kgo.Offset) (map[string]map[int32]kgo.Offset, error) {
+	s := sess.source
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for t, ps := range offsets {
 		for p, o := range ps {
-			at := max(o.EpochOffset().Offset, 0)
+			at := max(o.EpochOffset().Offset, 0) // no commit is below zero
+			if st := s.parts[Partition{t, p}]; st != nil {
+				if st.moved {
+					at = st.next
+				} else {
+					st.initial = at
+				}
+				st.unfetched = false
+			}
 			ps[p] = kgo.NewOffset().At(at).WithEpoch(-1)
 		}
 	}
 	return offsets, nil
+}
+
+// commitsFetched notes the partitions whose commit could not be read: the client leaves them out until it is replaced. It is called by the
+// client before positions.
+func (sess *session) commitsFetched(_ context.Context, _ *kgo.Client, resp *kmsg.OffsetFetchResponse) error {
+	s := sess.source
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, g := range resp.Groups {
+		for _, t := range g.Topics {
+			for _, p := range t.Partitions {
+				if st := s.parts[Partition{t.Topic, p.Partition}]; st != nil && p.ErrorCode != 0 {
+					st.unfetched = true
+				}
+			}
+		}
+	}
+	return nil
 }
 
 // assigned is called by the client with the partitions that are new, while no poll is under way.
@@ -220,7 +250,12 @@ func (sess *session) OnBrokerConnect(meta kgo.BrokerMetadata, _ time.Duration, _
 	case err == nil:
 		sess.over(brokerKey{denied: true, addr: address(meta)})
 	case isDenied(err):
-		sess.broken(brokerKey{denied: true, addr: address(meta)}, Event{Kind: EventDenied, Err: fmt.Errorf("broker at %s: %w", address(meta), err)})
+		as := ""
+		if p := sess.source.cfg.Principal; p != "" {
+			as = " as " + p
+		}
+		sess.broken(brokerKey{denied: true, addr: address(meta)},
+			Event{Kind: EventDenied, Err: fmt.Errorf("log in%s to the broker at %s: %w", as, address(meta), err)})
 	default:
 		sess.leaderFailed(meta, err)
 	}
@@ -267,11 +302,14 @@ func (sess *session) broken(k brokerKey, e Event) {
 	}
 }
 
-// over ends it.
+// over ends it. The recovery of the whole client is said only if no broker refuses us any more.
 func (sess *session) over(k brokerKey) {
 	sess.mu.Lock()
 	_, known := sess.failing[k]
 	delete(sess.failing, k)
+	for other := range sess.failing {
+		known = known && !other.denied
+	}
 	sess.mu.Unlock()
 	if known {
 		sess.emit(recoveredEvent(Partition{}))
@@ -283,7 +321,7 @@ func (sess *session) forget() {
 	sess.mu.Lock()
 	var gone []brokerKey
 	for k, last := range sess.failing {
-		if time.Since(last) > quietTopic {
+		if time.Since(last) > forgetAfter {
 			gone = append(gone, k)
 		}
 	}
@@ -299,6 +337,9 @@ func (sess *session) emit(e Event) {
 	s.in.put(func() {
 		s.mu.Lock()
 		current := s.session == sess
+		if _, still := s.troubles[Partition{}]; still && e.Kind == EventRecovered {
+			current = false // the group still refuses us
+		}
 		s.mu.Unlock()
 		if current {
 			s.failed(e.Err)

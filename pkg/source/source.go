@@ -29,6 +29,7 @@ type Source struct {
 	seeds      []string
 	topics     []string
 	stalled    map[Partition]stall
+	startedAt  time.Time // when positions were last set in the client
 	lastPoll   time.Time
 	lastErr    error
 	lastErrAt  time.Time
@@ -246,6 +247,9 @@ func (s *Source) Start(p Partition, generation uint64, offset int64, leaderEpoch
 	st := s.ownedLocked(p, generation)
 	if st != nil {
 		st.start = &position{offset: offset, epoch: max(leaderEpoch, -1)}
+		if offset < st.committed {
+			st.committed = -1 // a new history begins behind the old one's end
+		}
 	}
 	s.mu.Unlock()
 	if st == nil {
@@ -325,12 +329,18 @@ func (s *Source) AddTopics(topics ...string) {
 }
 
 // ReplaceTopic makes the client forget a topic that was deleted or created anew, and read it again under its new id. Its partitions are
-// revoked or lost, and come back under new generations. If ctx ends before, the client goes on with it in the background.
+// revoked or lost, and come back under new generations; until then their commits are refused. If ctx ends before, the client goes on with
+// it in the background.
 func (s *Source) ReplaceTopic(ctx context.Context, topic string) error {
 	client, err := s.current()
 	if err != nil {
 		return err
 	}
+	s.mu.Lock()
+	for p, st := range s.parts {
+		st.replaced = st.replaced || p.Topic == topic
+	}
+	s.mu.Unlock()
 	done := make(chan struct{})
 	go func() { // ends at the latest with the client
 		defer close(done)

@@ -2,38 +2,41 @@ package source
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"time"
 
 	"go.uber.org/zap"
 )
 
-// trouble is an error of a partition that repeats until something outside changes. It is said once, paced by pausing the partition, and
-// over when records flow again or a while passed without the error. Source.mu guards it. The key may be a whole topic (partition -1) or
-// the whole client (no topic).
+// trouble is an error that repeats until something outside changes. It is said once, and over when a while passed without it. One of a
+// partition is paced by pausing the partition, and is over when records flow as well. Source.mu guards it. The key is a partition, a whole
+// topic (partition -1), or the whole client (no topic).
 type trouble struct {
 	kind  EventKind
 	tries int
 	// retryAt is when the partition is fetched again; zero while it is being fetched.
 	retryAt time.Time
-	// quietAt is when the trouble is over unless the error comes back.
+	// quietAt is when the trouble is over unless the error comes back; zero if only records end it.
 	quietAt time.Time
 }
 
 const (
 	retryBase  = 250 * time.Millisecond
 	retryLimit = 5 * time.Second
-	// quiet is how long a retried partition must go without the error: longer than a fetch that waits for records, and than a request to a
-	// broker that does not answer.
+	// quiet is how long the error must stay away: longer than a fetch that waits for records, than a request to a broker that does not
+	// answer, and than the pauses between the tries of the client.
 	quiet = 10 * time.Second
-	// quietTopic is the same for errors of a whole topic or of the group, which come with metadata.
-	quietTopic = 90 * time.Second
+	// forgetAfter is how long a broker that failed, and is not tried any more, is remembered.
+	forgetAfter = 90 * time.Second
 )
 
 func recoveredEvent(p Partition) Event {
 	return Event{Kind: EventRecovered, Partition: p, From: -1, To: -1, Divergence: -1}
 }
 
-// trouble notes an error that repeats, and says it the first time.
+// trouble notes an error that repeats, and says it the first time: for a partition to its owner, for a topic to the owners of all its
+// partitions, or to the whole client if there are none.
 func (s *Source) trouble(p Partition, kind EventKind, to int64, err error) {
 	now := time.Now()
 	s.mu.Lock()
@@ -42,29 +45,51 @@ func (s *Source) trouble(p Partition, kind EventKind, to int64, err error) {
 		s.mu.Unlock() // a leftover of an earlier assignment
 		return
 	}
-	t, known := s.troubles[p]
-	if !known || t.kind != kind {
+	t := s.troubles[p]
+	said := t != nil && t.kind == kind
+	if !said {
 		t = &trouble{kind: kind}
 		s.troubles[p] = t
-		known = false
 	}
 	t.tries++
-	e := Event{Kind: kind, Partition: p, From: -1, To: to, Divergence: -1, Err: err}
 	if st != nil {
 		t.retryAt, t.quietAt = now.Add(backoff(t.tries, retryBase, retryLimit)), time.Time{}
 		s.pauseLocked(st, reasonRetry)
-		e.Generation, e.From = st.generation, st.next
-	} else {
-		t.quietAt = now.Add(quietTopic)
+	} else if p != (Partition{}) { // what the group says is over when it gives an assignment
+		t.quietAt = now.Add(quiet)
+	}
+	var events []Event
+	if !said {
+		events = s.addressLocked(p, Event{Kind: kind, To: to, Divergence: -1, Err: err})
 	}
 	s.mu.Unlock()
-	if !known {
+	for _, e := range events {
 		s.tell(e)
 	}
 }
 
+// addressLocked makes the events for whoever p concerns. Source.mu is held.
+func (s *Source) addressLocked(p Partition, e Event) []Event {
+	var events []Event
+	for q, st := range s.parts {
+		if q == p || q.Topic == p.Topic && p.Partition < 0 {
+			e.Partition, e.Generation, e.From = q, st.generation, st.next
+			events = append(events, e)
+		}
+	}
+	if len(events) == 0 {
+		e.Partition, e.Generation, e.From = Partition{}, 0, -1
+		if p.Topic != "" && e.Err != nil {
+			e.Err = fmt.Errorf("topic %s: %w", p.Topic, e.Err)
+		}
+		events = append(events, e)
+	}
+	slices.SortFunc(events, func(a, b Event) int { return compare(a.Partition, b.Partition) })
+	return events
+}
+
 // retry lets troubled partitions be fetched again when their time has come, and ends troubles that did not come back.
-func (s *Source) retry() {
+func (s *Source) retry(ctx context.Context) {
 	now := time.Now()
 	var over []Event
 	s.mu.Lock()
@@ -72,21 +97,22 @@ func (s *Source) retry() {
 		st := s.parts[p]
 		switch {
 		case !t.quietAt.IsZero() && now.After(t.quietAt):
-			delete(s.troubles, p)
-			e := recoveredEvent(p)
-			if st != nil {
-				e.Generation, e.From = st.generation, st.next
-			}
-			over = append(over, e)
+			over = append(over, s.overLocked(p)...)
 		case st != nil && !t.retryAt.IsZero() && now.After(t.retryAt):
-			t.retryAt, t.quietAt = time.Time{}, now.Add(quiet)
+			if st.unfetched {
+				t.retryAt = now.Add(backoff(t.tries, retryBase, retryLimit))
+				t.tries++
+				s.lookups.Go(func() { s.commitReadable(ctx, p) })
+				continue
+			}
+			t.retryAt = time.Time{}
 			if t.kind == EventStuck && st.handing() {
-				// The client may have stepped over the batch, or have given the partition up: put it back.
+				// The client may have stepped over the batch, or have given the partition up: put it back. Only records end this.
 				st.start = &position{offset: st.next, epoch: st.epoch}
-				t.quietAt = time.Time{} // only records end it
 				s.in.put(nil)
 				continue
 			}
+			t.quietAt = now.Add(quiet)
 			s.resumeLocked(st, reasonRetry)
 		}
 	}
@@ -96,47 +122,44 @@ func (s *Source) retry() {
 	}
 }
 
-// recovered ends the trouble of a partition that delivered, and of its topic.
+// commitReadable replaces the client if the commit of a partition it does not fetch for want of it can be read now: a client asks only once
+// per assignment.
+func (s *Source) commitReadable(ctx context.Context, p Partition) {
+	ctx, cancel := context.WithTimeout(ctx, retryLimit)
+	defer cancel()
+	if _, err := s.Committed(ctx, p.Topic, []int32{p.Partition}); err == nil {
+		s.in.replace("the commit of " + p.String() + " can be read now")
+	}
+}
+
+// overLocked ends a trouble and makes the events that say so; a partition whose topic is still in trouble has not recovered. Source.mu is
+// held.
+func (s *Source) overLocked(p Partition) []Event {
+	if s.troubles[p] == nil {
+		return nil
+	}
+	delete(s.troubles, p)
+	if st := s.parts[p]; st != nil {
+		s.resumeLocked(st, reasonRetry)
+	}
+	events := s.addressLocked(p, recoveredEvent(p))
+	return slices.DeleteFunc(events, func(e Event) bool {
+		return e.Partition.Topic != "" && (s.troubles[e.Partition] != nil || s.troubles[Partition{Topic: e.Partition.Topic, Partition: -1}] != nil)
+	})
+}
+
+// recovered ends the trouble of a partition that delivered.
 func (s *Source) recovered(p Partition) {
 	s.mu.Lock()
-	if len(s.troubles) == 0 {
-		s.mu.Unlock()
-		return
-	}
-	var over []Event
-	for _, key := range []Partition{p, {Topic: p.Topic, Partition: -1}} {
-		if _, ok := s.troubles[key]; !ok {
-			continue
-		}
-		delete(s.troubles, key)
-		e := recoveredEvent(key)
-		if st := s.parts[key]; st != nil {
-			e.Generation, e.From = st.generation, st.next
-			s.resumeLocked(st, reasonRetry)
-		}
-		over = append(over, e)
-	}
+	over := s.overLocked(p)
 	s.mu.Unlock()
 	for _, e := range over {
 		s.tell(e)
 	}
 }
 
-// groupBack ends the troubles of the whole client: the group has given an assignment.
-func (s *Source) groupBack() {
-	s.mu.Lock()
-	over := 0
-	for p := range s.troubles {
-		if p.Topic == "" {
-			delete(s.troubles, p)
-			over++
-		}
-	}
-	s.mu.Unlock()
-	if over > 0 {
-		s.tell(recoveredEvent(Partition{}))
-	}
-}
+// groupBack ends the trouble of the whole client: the group has given an assignment.
+func (s *Source) groupBack() { s.recovered(Partition{}) }
 
 // outOfRange asks where the log is, in the background, and then says what the position is outside of. The client does not move.
 func (s *Source) outOfRange(ctx context.Context, p Partition) {

@@ -93,8 +93,6 @@ type Commit struct {
 	Offset      int64
 	LeaderEpoch int32
 	Metadata    string
-	// NewHistory says that a new history begins here, which may be behind what was committed under this assignment before.
-	NewHistory bool
 }
 
 // Bounds are a partition's offsets as its leader gave them: the log start, the high watermark and the last stable offset.

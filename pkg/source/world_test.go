@@ -53,7 +53,7 @@ func inBubble(t *testing.T, partitions int32, f func(t *testing.T, w *world), op
 func (w *world) client(opts ...kgo.Opt) *kgo.Client {
 	c, err := kgo.NewClient(append([]kgo.Opt{
 		kgo.SeedBrokers(w.kafka.ListenAddrs()...), kgo.Dialer(w.net.DialContext), kgo.DisableClientMetrics(),
-		kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.MetadataMinAge(100 * time.Millisecond),
+		kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.MetadataMinAge(100 * time.Millisecond), kgo.ProducerBatchCompression(kgo.NoCompression()),
 	}, opts...)...)
 	require.NoError(w.t, err)
 	return c
