@@ -5,7 +5,7 @@ import "strings"
 // decoder finds the configured fields of one record. Formats other than JSON come as further implementations. A decoder has one
 // owner and may keep scratch space; what it puts into out is valid until its next call and as long as data is.
 type decoder interface {
-	// decode fills one value per slot of the program and returns why the record is bad, or "".
+	// decode puts what it finds into out, one zero value per slot of the program, and returns why the record is bad, or "".
 	decode(data []byte, out []value) Reason
 }
 
@@ -33,8 +33,9 @@ type value struct {
 type node struct {
 	key      string
 	children []*node
-	slot     int // of the value itself, −1 if only something below is configured
-	lo, hi   int // slots of the value and everything below
+	lengths  uint64 // bit per length of the children's keys, 63 and more in one: most keys are none of ours
+	slot     int    // of the value itself, −1 if only something below is configured
+	lo, hi   int    // slots of the value and everything below
 }
 
 // add makes nodes for a path and marks its end.
@@ -47,6 +48,7 @@ func (n *node) add(path []string) {
 	if c == nil {
 		c = &node{key: path[0], slot: -1}
 		n.children = append(n.children, c)
+		n.lengths |= 1 << min(len(c.key), 63)
 	}
 	c.add(path[1:])
 }

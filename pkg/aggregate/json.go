@@ -21,7 +21,6 @@ type jsonDecoder struct {
 }
 
 func (d *jsonDecoder) decode(data []byte, out []value) Reason {
-	clear(out)
 	d.data, d.pos, d.depth, d.out, d.arena = data, 0, 0, out, d.arena[:0]
 	c := d.space()
 	var ok bool
@@ -135,12 +134,12 @@ func (d *jsonDecoder) array() bool {
 
 // value reads the value at pos, which begins with c, into the slots of n.
 func (d *jsonDecoder) value(c byte, n *node) bool {
-	if n != nil {
-		clear(d.out[n.lo:n.hi]) // an earlier value of the same key
-	}
 	slot := -1
 	if n != nil {
 		slot = n.slot
+		if len(n.children) > 0 {
+			clear(d.out[n.lo:n.hi]) // what an earlier object of the same key left
+		}
 	}
 	switch c {
 	case '"':
@@ -151,12 +150,12 @@ func (d *jsonDecoder) value(c byte, n *node) bool {
 		return ok
 	case '{':
 		if slot >= 0 {
-			d.out[slot].kind = kindComposite
+			d.out[slot] = value{kind: kindComposite}
 		}
 		return d.object(n)
 	case '[':
 		if slot >= 0 {
-			d.out[slot].kind = kindComposite
+			d.out[slot] = value{kind: kindComposite}
 		}
 		return d.array()
 	case 't':
@@ -182,8 +181,11 @@ func (d *jsonDecoder) literal(word string, kind valueKind, slot int) bool {
 	if end > len(d.data) || string(d.data[d.pos:end]) != word {
 		return false
 	}
-	if slot >= 0 && kind != kindNone {
+	if slot >= 0 {
 		d.out[slot] = value{kind: kind, text: d.data[d.pos:end:end]}
+		if kind == kindNone {
+			d.out[slot].text = nil
+		}
 	}
 	d.pos = end
 	return true
@@ -191,47 +193,47 @@ func (d *jsonDecoder) literal(word string, kind valueKind, slot int) bool {
 
 // number checks a number at pos and moves behind it.
 func (d *jsonDecoder) number() bool {
-	if d.peek() == '-' {
-		d.pos++
+	data, i := d.data, d.pos
+	if i < len(data) && data[i] == '-' {
+		i++
 	}
-	switch c := d.peek(); {
-	case c == '0':
-		d.pos++
-	case c >= '1' && c <= '9':
-		d.digits()
-	default:
+	switch {
+	case i >= len(data):
 		return false
-	}
-	if d.peek() == '.' {
-		d.pos++
-		if !d.digits() {
+	case data[i] == '0':
+		i++
+	default:
+		start := i
+		if i = digits(data, i); i == start {
 			return false
 		}
 	}
-	if c := d.peek(); c == 'e' || c == 'E' {
-		d.pos++
-		if c := d.peek(); c == '+' || c == '-' {
-			d.pos++
+	if i < len(data) && data[i] == '.' {
+		start := i + 1
+		if i = digits(data, start); i == start {
+			return false
 		}
-		return d.digits()
 	}
+	if i < len(data) && data[i]|0x20 == 'e' {
+		i++
+		if i < len(data) && (data[i] == '+' || data[i] == '-') {
+			i++
+		}
+		start := i
+		if i = digits(data, start); i == start {
+			return false
+		}
+	}
+	d.pos = i
 	return true
 }
 
-func (d *jsonDecoder) peek() byte {
-	if d.pos < len(d.data) {
-		return d.data[d.pos]
+// digits is the end of the digits at i.
+func digits(data []byte, i int) int {
+	for i < len(data) && data[i]-'0' <= 9 {
+		i++
 	}
-	return 0
-}
-
-// digits moves behind the digits at pos and reports whether there was one.
-func (d *jsonDecoder) digits() bool {
-	start := d.pos
-	for d.pos < len(d.data) && d.data[d.pos]-'0' <= 9 {
-		d.pos++
-	}
-	return d.pos > start
+	return i
 }
 
 // rawString is a checked string between its quotes.
@@ -331,6 +333,9 @@ func hex4(b []byte) (rune, bool) {
 // match finds the child of n whose key is s. Configured keys are valid UTF-8 without U+FFFD, so only escapes must be resolved.
 func (d *jsonDecoder) match(n *node, s rawString) *node {
 	key := d.data[s.start:s.end]
+	if !s.escaped && n.lengths>>min(len(key), 63)&1 == 0 {
+		return nil
+	}
 	if s.escaped {
 		mark := len(d.arena)
 		key = d.text(s).text

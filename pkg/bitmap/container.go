@@ -82,10 +82,45 @@ type merger struct {
 
 // union makes out the union of two containers of one key. out.data is valid until the merger's next use.
 func (m *merger) union(out, a, b *container) {
+	if a.kind == kindArray && b.kind == kindArray && m.unionArrays(out, a, b) {
+		return
+	}
 	clear(m.words[:])
 	m.or(a)
 	m.or(b)
 	m.build(out, a.key)
+}
+
+// unionArrays is the short way for sparse containers; it reports whether the union is an array again.
+func (m *merger) unionArrays(out, a, b *container) bool {
+	x, y, buf := a.data, b.data, m.buf[:0]
+	runs, prev := 0, uint16(0)
+	for len(x) > 0 || len(y) > 0 {
+		var v uint16
+		switch {
+		case len(y) == 0:
+			v = binary.LittleEndian.Uint16(x)
+		case len(x) == 0:
+			v = binary.LittleEndian.Uint16(y)
+		default:
+			v = min(binary.LittleEndian.Uint16(x), binary.LittleEndian.Uint16(y))
+		}
+		if len(x) > 0 && v == binary.LittleEndian.Uint16(x) {
+			x = x[2:]
+		}
+		if len(y) > 0 && v == binary.LittleEndian.Uint16(y) {
+			y = y[2:]
+		}
+		if len(buf) == 0 || v != prev+1 {
+			runs++
+		}
+		buf, prev = binary.LittleEndian.AppendUint16(buf, v), v
+	}
+	m.buf = buf
+	card := len(buf) / 2
+	*out = container{key: a.key, card: card, kind: kindArray, data: buf}
+	k, _ := bestKind(card, runs)
+	return k == kindArray
 }
 
 // canonical makes out the best form of c, which must be valid but may have any kind.

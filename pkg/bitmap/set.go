@@ -45,12 +45,7 @@ func FromSorted(ids []uint64) Set {
 
 // Of makes a set of ids in any order, doubles allowed.
 func Of(ids ...uint64) Set {
-	return FromSorted(slices.Compact(sorted(slices.Clone(ids))))
-}
-
-func sorted(ids []uint64) []uint64 {
-	slices.Sort(ids)
-	return ids
+	return FromSorted(slices.Clip(slices.Compact(sorted(slices.Clone(ids)))))
 }
 
 // Len is the number of ids.
