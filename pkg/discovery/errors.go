@@ -1,7 +1,6 @@
 package discovery
 
 import (
-	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -23,7 +22,7 @@ var (
 	ErrUnconfirmed = errors.New("answer not confirmed yet")
 	// errEnded is a round that was cancelled from outside, which says nothing about brokers.
 	errEnded = errors.New("discovery was ended")
-	// errNoAnswer stands for "context deadline exceeded" in messages, which says nothing to an operator.
+	// errNoAnswer stands for all kinds of time-outs in messages.
 	errNoAnswer = errors.New("no answer in time")
 	// errRunning is a second First or Run at the same time.
 	errRunning = errors.New("discovery is already running")
@@ -133,7 +132,8 @@ func innermost(err error) error {
 		}
 		err = next
 	}
-	if errors.Is(err, context.DeadlineExceeded) {
+	var t interface{ Timeout() bool }
+	if errors.As(err, &t) && t.Timeout() { // "context deadline exceeded" or "i/o timeout", whichever clock was first
 		return errNoAnswer
 	}
 	return err
