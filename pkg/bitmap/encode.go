@@ -3,6 +3,7 @@ package bitmap
 import (
 	"encoding/binary"
 	"math"
+	"slices"
 )
 
 // The type byte of a BitmapValue (StarRocks: be/src/types/bitmap_value_detail.h).
@@ -57,14 +58,17 @@ func appendIDs(dst []byte, ids []uint64) []byte {
 	case 1:
 		return appendSingle(dst, ids[0])
 	}
+	size := sizeOfIDs(ids)
+	dst = size.appendCode(slices.Grow(dst, size.size()))
 	var (
-		w writer
+		w = writer{out: dst, bare: size.bare()}
 		c container
 	)
 	for r := (idReader{ids: ids}); r.next(&c); {
 		w.add(&c)
 	}
-	return w.finish(dst)
+	w.closeGroup()
+	return w.out
 }
 
 func appendSingle(dst []byte, id uint64) []byte {
@@ -74,8 +78,8 @@ func appendSingle(dst []byte, id uint64) []byte {
 	return binary.LittleEndian.AppendUint64(append(dst, codeSingle64), id)
 }
 
-// sizeOfIDs is the exact length of appendIDs' result for two ids or more.
-func sizeOfIDs(ids []uint64) int {
+// sizeOfIDs measures appendIDs' result for two ids or more.
+func sizeOfIDs(ids []uint64) sizer {
 	var s sizer
 	for len(ids) > 0 {
 		card, runs := leading(ids)
@@ -83,7 +87,7 @@ func sizeOfIDs(ids []uint64) int {
 		s.add(ids[0]>>16, k, size)
 		ids = ids[card:]
 	}
-	return s.size()
+	return s
 }
 
 // sizer adds up the exact size of an encoding of two ids or more. Its zero value is ready.
@@ -113,11 +117,22 @@ func (s *sizer) group() int {
 	return 4 + headerSize(s.containers, s.runs) + s.body
 }
 
+// bare says that all ids are below 2^32, so that the only group needs no key.
+func (s *sizer) bare() bool { return s.groups == 1 && s.high == 0 }
+
 func (s *sizer) size() int {
-	if s.groups == 1 && s.high == 0 {
+	if s.bare() {
 		return 1 + s.group() - 4
 	}
 	return 1 + uvarintSize(uint64(s.groups)) + s.closed + s.group()
+}
+
+// appendCode appends what comes before the groups.
+func (s *sizer) appendCode(dst []byte) []byte {
+	if s.bare() {
+		return append(dst, codeBitmap32)
+	}
+	return binary.AppendUvarint(append(dst, codeBitmap64), uint64(s.groups))
 }
 
 func uvarintSize(v uint64) int {
@@ -142,10 +157,10 @@ func headerSize(containers int, runs bool) int {
 
 // writer builds an encoding from containers in ascending order of key, each in its best form. Its zero value is ready.
 type writer struct {
-	n      int // ids
-	groups int
-	high   uint32
-	out    []byte // finished groups, keys included
+	n    int    // ids
+	size sizer  // of everything added
+	bare bool   // write no keys, for a single group
+	out  []byte // finished groups
 	// The open group: per container a descriptor, whether it is a run container, and its payload's length.
 	descs []byte
 	kinds []kind
@@ -154,11 +169,10 @@ type writer struct {
 }
 
 func (w *writer) add(c *container) {
-	if high := uint32(c.key >> 16); w.groups == 0 || high != w.high {
+	if w.size.groups > 0 && uint32(c.key>>16) != w.size.high {
 		w.closeGroup()
-		w.groups++
-		w.high = high
 	}
+	w.size.add(c.key, c.kind, len(c.data))
 	w.n += c.card
 	w.descs = binary.LittleEndian.AppendUint16(w.descs, uint16(c.key))
 	w.descs = binary.LittleEndian.AppendUint16(w.descs, uint16(c.card-1))
@@ -167,14 +181,14 @@ func (w *writer) add(c *container) {
 	w.body = append(w.body, c.data...)
 }
 
+// closeGroup writes the open group. It needs no call between groups, only after the last.
 func (w *writer) closeGroup() {
-	if len(w.kinds) == 0 {
+	n, runs := len(w.kinds), w.size.runs
+	if n == 0 {
 		return
 	}
-	w.out = binary.LittleEndian.AppendUint32(w.out, w.high)
-	n, runs := len(w.kinds), false
-	for _, k := range w.kinds {
-		runs = runs || k == kindRuns
+	if !w.bare {
+		w.out = binary.LittleEndian.AppendUint32(w.out, w.size.high)
 	}
 	if runs {
 		w.out = binary.LittleEndian.AppendUint32(w.out, cookieRuns|uint32(n-1)<<16)
@@ -201,27 +215,18 @@ func (w *writer) closeGroup() {
 	w.descs, w.kinds, w.sizes, w.body = w.descs[:0], w.kinds[:0], w.sizes[:0], w.body[:0]
 }
 
-// finish appends the encoding of everything added, two ids or more.
-func (w *writer) finish(dst []byte) []byte {
-	w.closeGroup()
-	if w.groups == 1 && w.high == 0 {
-		return append(append(dst, codeBitmap32), w.out[4:]...)
-	}
-	dst = binary.AppendUvarint(append(dst, codeBitmap64), uint64(w.groups))
-	return append(dst, w.out...)
-}
-
 // set makes the Set of everything added.
 func (w *writer) set() Set {
 	w.closeGroup()
-	size := 1 + len(w.out) - 4
-	if w.groups != 1 || w.high != 0 {
-		size = 1 + uvarintSize(uint64(w.groups)) + len(w.out)
+	size := w.size.size()
+	if !worthPacking(w.n, size) {
+		return Set{ids: w.ids()}
 	}
-	if w.n > 0 && worthPacking(w.n, size) {
-		return Set{packed: &packed{n: w.n, enc: w.finish(make([]byte, 0, size))}}
+	enc := w.size.appendCode(make([]byte, 0, size))
+	if w.size.bare() {
+		return Set{packed: &packed{n: w.n, enc: append(enc, w.out[4:]...)}}
 	}
-	return Set{ids: w.ids()}
+	return Set{packed: &packed{n: w.n, enc: append(enc, w.out...)}}
 }
 
 // ids expands everything added.
@@ -231,7 +236,7 @@ func (w *writer) ids() []uint64 {
 	}
 	ids := make([]uint64, 0, w.n)
 	var c container
-	for r := (reader{rest: w.out, groups: w.groups}); r.next(&c); {
+	for r := (reader{rest: w.out, groups: w.size.groups}); r.next(&c); {
 		c.each(func(id uint64) bool {
 			ids = append(ids, id)
 			return true

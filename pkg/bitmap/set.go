@@ -35,9 +35,8 @@ func FromSorted(ids []uint64) Set {
 		return Set{}
 	}
 	if len(ids) >= minPacked {
-		if size := sizeOfIDs(ids); worthPacking(len(ids), size) {
-			enc := appendIDs(make([]byte, 0, size), ids)
-			return Set{packed: &packed{n: len(ids), enc: enc}}
+		if size := sizeOfIDs(ids); worthPacking(len(ids), size.size()) {
+			return Set{packed: &packed{n: len(ids), enc: appendIDs(nil, ids)}}
 		}
 	}
 	return Set{ids: ids}

@@ -171,7 +171,8 @@ func TestEncodeIsRoaringPerGroup(t *testing.T) {
 			return
 		}
 		require.Equal(t, roaringEncoding(t, distinct(xs)), enc)
-		require.Len(t, enc, sizeOfIDs(distinct(xs)))
+		size := sizeOfIDs(distinct(xs))
+		require.Len(t, enc, size.size())
 	})
 }
 

@@ -11,17 +11,16 @@ func (s Set) Split(maxEncoded int) []Set {
 	var (
 		parts []Set
 		w     writer
-		size  sizer
 		c     container
 	)
 	closePart := func() {
 		if w.n > 0 {
 			parts = append(parts, w.set())
 		}
-		w, size = writer{}, sizer{}
+		w = writer{}
 	}
 	for r := s.containers(); r.next(&c); {
-		grown := size
+		grown := w.size
 		grown.add(c.key, c.kind, len(c.data))
 		if grown.size() > maxEncoded {
 			closePart()
@@ -33,7 +32,6 @@ func (s Set) Split(maxEncoded int) []Set {
 			}
 		}
 		w.add(&c)
-		size = grown
 	}
 	closePart()
 	return parts
