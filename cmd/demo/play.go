@@ -1,0 +1,46 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	"rollcall/pkg/sink/starrockstest"
+)
+
+// play runs everything until it is interrupted.
+func play(ctx context.Context, f flags) error {
+	s, err := newStage(f, starrockstest.Config{HTTPPort: 8030, BEPort: 8040, MySQLPort: 9030}, 8080)
+	if s != nil {
+		defer s.close()
+	}
+	if err != nil {
+		return err
+	}
+	if err := s.start(); err != nil {
+		return err
+	}
+	rctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	if err := s.ready(rctx); err != nil {
+		s.showLog(os.Stderr, 8<<10)
+		return err
+	}
+	fmt.Printf(`rollcall is running on embedded parts: three kfake brokers and a stand-in StarRocks.
+
+  status page   http://%s/
+  metrics       http://%s/metrics
+  SQL           mysql -h 127.0.0.1 -P 9030 -u root -e 'SELECT dt, SUM(pv) FROM %s.%s_view GROUP BY dt'
+  worker log    %s
+
+%d events a second. Ctrl-C ends it.
+`, s.http, s.http, database, table, s.log.Name(), f.rate/10)
+	fd := newFeed(s, time.Now(), false)
+	err = fd.run(ctx, f.rate/10, 0)
+	if ctx.Err() != nil {
+		fmt.Println("stopping")
+		return s.stop(30 * time.Second)
+	}
+	return err
+}
