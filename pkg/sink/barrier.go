@@ -9,18 +9,17 @@ import (
 // Offer hands a batch over: the flusher owns it afterwards. It never blocks. After Close began or Run ended it returns ErrClosed; then the
 // batch is not accepted and its Done is never called. Batches of one source must be offered in offset order, by one goroutine at a time.
 func (f *Flusher) Offer(b Batch) error {
-	f.mu.Lock()
-	if f.closing || f.phase == phaseEnded {
-		f.mu.Unlock()
-		return fmt.Errorf("batch of %s below %d: %w", b.Source, b.Next, ErrClosed)
-	}
 	if b.Bytes <= 0 {
 		for i := range b.Rows {
 			b.Bytes += rowMemory(&b.Rows[i])
 		}
 	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.closing || f.phase == phaseEnded {
+		return fmt.Errorf("batch of %s below %d: %w", b.Source, b.Next, ErrClosed)
+	}
 	f.q.add(b, time.Now(), f.pace.limit, f.pace.ratio)
-	f.mu.Unlock()
 	f.signal()
 	return nil
 }
@@ -38,20 +37,36 @@ func (f *Flusher) Request() {
 // run ended if it ended before. When ctx is done first it returns a NotDurableError. Loads start at once, without asking owners to seal.
 // The answer for the same batches is the same however often and by how many goroutines it is asked for.
 func (f *Flusher) Flush(ctx context.Context) error {
+	return f.barrier(ctx, "flush", f.q.await)
+}
+
+// FlushSource is Flush for the batches of one source.
+func (f *Flusher) FlushSource(ctx context.Context, source string) error {
+	return f.barrier(ctx, "flush "+source, func(w *waiter) bool { return f.q.awaitSource(w, source) })
+}
+
+// WaitSource returns when the source is Idle: the table shows all that was accepted of it (or it was discarded). Loads start at once.
+// When ctx is done first it returns a NotDurableError.
+func (f *Flusher) WaitSource(ctx context.Context, source string) error {
+	return f.barrier(ctx, "wait for "+source, func(w *waiter) bool { return f.q.awaitIdle(w, source) })
+}
+
+// barrier waits for what register makes the waiter wait for; register reports whether there is anything, with f.mu held.
+func (f *Flusher) barrier(ctx context.Context, what string, register func(*waiter) bool) error {
 	w := &waiter{done: make(chan struct{})}
 	f.mu.Lock()
-	if err, over := f.over(); over {
-		f.mu.Unlock()
-		return err
+	if f.phase == phaseEnded {
+		defer f.mu.Unlock()
+		return f.endErr
 	}
-	if !f.q.await(w) {
+	if !register(w) {
 		f.mu.Unlock()
 		return nil
 	}
 	f.urgent++
 	f.mu.Unlock()
 	f.signal()
-	return f.hold(ctx, w, "flush")
+	return f.hold(ctx, w, what)
 }
 
 // Close accepts no more batches and then waits like Flush; it returns nil when all that was ever accepted is durable and Run has returned. When ctx
@@ -60,9 +75,9 @@ func (f *Flusher) Flush(ctx context.Context) error {
 func (f *Flusher) Close(ctx context.Context) error {
 	w := &waiter{done: make(chan struct{})}
 	f.mu.Lock()
-	if err, over := f.over(); over {
-		f.mu.Unlock()
-		return err
+	if f.phase == phaseEnded {
+		defer f.mu.Unlock()
+		return f.endErr
 	}
 	f.extend(ctx)
 	open := f.q.await(w)
@@ -110,11 +125,6 @@ func (f *Flusher) extend(ctx context.Context) {
 	f.closing = true
 }
 
-// over reports whether the run has ended, and with what. f.mu must be held.
-func (f *Flusher) over() (error, bool) { //nolint:revive // the error is the answer, not a failure of the call
-	return f.endErr, f.phase == phaseEnded
-}
-
 // hold waits for w and takes it back.
 func (f *Flusher) hold(ctx context.Context, w *waiter, what string) error {
 	defer f.leave(w)
@@ -155,25 +165,6 @@ func (f *Flusher) Idle(source string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.q.idle(source)
-}
-
-// WaitSource returns when the source is Idle: the table shows all that was accepted of it (or it was discarded). Loads start at once.
-// When ctx is done first it returns a NotDurableError.
-func (f *Flusher) WaitSource(ctx context.Context, source string) error {
-	w := &waiter{done: make(chan struct{})}
-	f.mu.Lock()
-	if err, over := f.over(); over {
-		f.mu.Unlock()
-		return err
-	}
-	if !f.q.awaitIdle(w, source) {
-		f.mu.Unlock()
-		return nil
-	}
-	f.urgent++
-	f.mu.Unlock()
-	f.signal()
-	return f.hold(ctx, w, "wait for "+source)
 }
 
 // Bytes estimates the memory of everything accepted and not completed.

@@ -137,7 +137,7 @@ func TestFlushCoversOnlyWhatWasAcceptedBefore(t *testing.T) {
 		r := newRig(t, newTable(t, slow(5*time.Second), slow(time.Hour)), nil).run()
 		r.offer("a", 1, row(1, "x", 1, 1))
 		done := make(chan error, 1)
-		go func() { done <- r.f.Flush(context.Background()) }()
+		go func() { done <- r.f.Flush(t.Context()) }()
 		r.at(time.Second)
 		r.offer("a", 2, row(1, "x", 2, 1))
 		r.at(4 * time.Second)
@@ -166,7 +166,7 @@ func TestCloseStartsNothingThatCannotEndInTime(t *testing.T) {
 		r.at(time.Hour)
 		require.Len(t, tab.attempts(), n)
 		tab.setScript(func(int, []wireRow, int) step { return ok() })
-		require.NoError(t, r.f.Close(context.Background()), "more time")
+		require.NoError(t, r.f.Close(t.Context()), "more time")
 		require.NoError(t, <-r.err)
 		require.Equal(t, "a:1 a:2", r.nexts())
 	})
@@ -195,9 +195,9 @@ func TestEndOfRunCutsTheLoadOff(t *testing.T) {
 		r.offer("a", 1, row(1, "x", 1, 1))
 		closed := make(chan error, 3)
 		for range 3 {
-			go func() { closed <- r.f.Close(context.Background()) }()
+			go func() { closed <- r.f.Close(t.Context()) }()
 		}
-		go func() { closed <- r.f.Flush(context.Background()) }()
+		go func() { closed <- r.f.Flush(t.Context()) }()
 		r.at(time.Second)
 		start := time.Now()
 		err := r.end()
@@ -248,12 +248,12 @@ func TestPanicsReachEveryWaiter(t *testing.T) {
 				gate := make(chan struct{})
 				require.NoError(t, r.f.Offer(r.batch("held", 5, gate, row(1, "x", 1, 1))))
 				waiters := make(chan error, 4)
-				go func() { waiters <- r.f.Flush(context.Background()) }()
-				go func() { waiters <- r.f.WaitSource(context.Background(), "held") }()
+				go func() { waiters <- r.f.Flush(t.Context()) }()
+				go func() { waiters <- r.f.WaitSource(t.Context(), "held") }()
 				if name != "seal" { // a closing flusher does not ask for seals
-					go func() { waiters <- r.f.Close(context.Background()) }()
+					go func() { waiters <- r.f.Close(t.Context()) }()
 				} else {
-					go func() { waiters <- r.f.Flush(context.Background()) }()
+					go func() { waiters <- r.f.Flush(t.Context()) }()
 				}
 				synctest.Wait()
 				r.run()
@@ -268,7 +268,7 @@ func TestPanicsReachEveryWaiter(t *testing.T) {
 				for range 3 {
 					require.ErrorIs(t, <-waiters, boom)
 				}
-				require.ErrorIs(t, r.f.Flush(context.Background()), boom)
+				require.ErrorIs(t, r.f.Flush(t.Context()), boom)
 				if tc.batch == nil {
 					require.EqualValues(t, 1, calls.Load())
 				}

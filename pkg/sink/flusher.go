@@ -149,6 +149,13 @@ func guard(fn func() error) (err error) {
 	return fn()
 }
 
+// locked runs fn with f.mu held, and lets go of it also when fn panics: whoever waits must be told.
+func (f *Flusher) locked(fn func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	fn()
+}
+
 // signal tells Run that something changed.
 func (f *Flusher) signal() {
 	select {
@@ -191,16 +198,14 @@ func (r *runner) loop(ctx context.Context) error {
 
 // settle completes what needs no load, tells everybody and brings the gauges up to date.
 func (r *runner) settle() {
-	r.mu.Lock()
-	r.q.settle()
-	r.mu.Unlock()
+	r.locked(r.q.settle)
 	for r.fireOne() {
 	}
-	r.mu.Lock()
-	r.metrics.setOldest(r.q.oldest())
-	r.metrics.interval.Set(r.pace.interval.Seconds())
-	r.refreshBlocked(time.Now())
-	r.mu.Unlock()
+	r.locked(func() {
+		r.metrics.setOldest(r.q.oldest())
+		r.metrics.interval.Set(r.pace.interval.Seconds())
+		r.refreshBlocked(time.Now())
+	})
 }
 
 // finished reports whether Close has begun and nothing is left to do.
@@ -237,18 +242,19 @@ func (r *runner) start(ctx context.Context) {
 	r.compose(ctx)
 }
 
+// compose makes a load of what may be sent and starts it.
 func (r *runner) compose(ctx context.Context) {
 	now := time.Now()
-	r.mu.Lock()
-	items, ahead, more := r.q.pick(now, r.pace.limit, r.pace.ratio)
-	r.more = more && len(items) > 0
-	if len(items) == 0 {
-		r.mu.Unlock()
+	ld := &load{since: now}
+	r.locked(func() {
+		ld.items, ld.ahead, r.more = r.q.pick(now, r.pace.limit, r.pace.ratio)
+		if len(ld.items) > 0 {
+			r.report.inFlight = InFlightStatus{Since: now}
+		}
+	})
+	if len(ld.items) == 0 {
 		return
 	}
-	ld := &load{items: items, ahead: ahead, since: now}
-	r.report.inFlight = InFlightStatus{Since: now}
-	r.mu.Unlock()
 	r.load = ld
 	go func() {
 		res := loadResult{err: errExited}
@@ -275,9 +281,9 @@ func (r *runner) wait(ctx context.Context) error {
 	}
 	switch i, v, _ := reflect.Select(cases); i {
 	case 3:
-		return r.loadEnded(v.Interface().(loadResult)) //nolint:forcetypeassert // the channel's own type
+		return r.loadEnded(v.Interface().(loadResult))
 	case 4:
-		return r.pollEnded(v.Interface().(pollResult)) //nolint:forcetypeassert // the channel's own type
+		return r.pollEnded(v.Interface().(pollResult))
 	}
 	return nil
 }
@@ -315,7 +321,9 @@ func (r *runner) loadEnded(res loadResult) error {
 	now := time.Now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.report.inFlight = InFlightStatus{}
+	if !res.stopped {
+		r.report.inFlight = InFlightStatus{}
+	}
 	switch {
 	case res.done:
 		for _, it := range ld.items {

@@ -56,7 +56,7 @@ func newRig(t *testing.T, tab *fakeTable, edit func(*Config)) *rig {
 
 // run starts Run; the test must end it with end or Close.
 func (r *rig) run() *rig {
-	ctx, cancel := context.WithCancelCause(context.Background())
+	ctx, cancel := context.WithCancelCause(r.t.Context())
 	r.stop = cancel
 	go func() { r.err <- r.f.Run(ctx) }()
 	synctest.Wait()
@@ -337,8 +337,8 @@ func TestCancelledWhileUnknownIsNotSuccess(t *testing.T) {
 		require.ErrorContains(t, err, "a below 3")
 		require.ErrorContains(t, err, "test over")
 		require.Equal(t, "a:3!", r.nexts())
-		require.Equal(t, err, r.f.Flush(context.Background()), "the same answer")
-		require.Equal(t, err, r.f.Close(context.Background()), "as often as asked")
+		require.Equal(t, err, r.f.Flush(t.Context()), "the same answer")
+		require.Equal(t, err, r.f.Close(t.Context()), "as often as asked")
 		require.ErrorIs(t, r.f.Offer(Batch{Source: "a", Next: 4}), ErrClosed)
 	})
 }
@@ -400,7 +400,7 @@ func TestSourceWaitsForItsDeadLettersAlone(t *testing.T) {
 		require.ErrorIs(t, r.f.Flush(ctx), ErrNotDurable)
 		cancel()
 		flushed := make(chan error, 1)
-		go func() { flushed <- r.f.Flush(context.Background()) }()
+		go func() { flushed <- r.f.Flush(t.Context()) }()
 		synctest.Wait()
 		close(gate)
 		synctest.Wait()

@@ -41,6 +41,8 @@ type loadResult struct {
 	done, visible bool
 	// split asks for the only item to go in parts.
 	split bool
+	// stopped: ctx ended before the outcome was known.
+	stopped bool
 	// err is a panic.
 	err error
 }
@@ -54,7 +56,7 @@ func (f *Flusher) runLoad(ctx context.Context, ld *load) loadResult {
 		rep, ok := f.deliver(ctx, ld)
 		switch {
 		case !ok:
-			return loadResult{}
+			return loadResult{stopped: true}
 		case rep.Outcome == OutcomeDone:
 			f.noteDone(ld, rep)
 			return loadResult{done: true, visible: rep.Visible}
@@ -162,6 +164,7 @@ func (f *Flusher) holdBack(ld *load, err error) {
 		}
 	}
 	f.mu.Lock()
+	defer f.mu.Unlock()
 	var good []*item
 	for _, it := range ld.items {
 		err, isBad := bad[it]
@@ -175,7 +178,6 @@ func (f *Flusher) holdBack(ld *load, err error) {
 		it.lane.held, it.lane.holdUntil = err, time.Now().Add(jitter(permanentMax))
 		f.q.putBack(it)
 	}
-	f.mu.Unlock()
 	ld.items = good
 	f.signal()
 }
@@ -294,7 +296,7 @@ func (f *Flusher) countsMatch(ld *load, rep *Reply) bool {
 		return true
 	}
 	*rep = Reply{
-		Outcome: OutcomeFailed, Class: ClassRefused, Reason: "row_count", RejectedRows: rep.RejectedRows,
+		Outcome: OutcomeFailed, Class: ClassRefused, Reason: reasonRowCount, RejectedRows: rep.RejectedRows,
 		Err: fmt.Errorf("label %s: %d rows sent, %d loaded, %d filtered", ld.label, ld.body.Rows, rep.Loaded, rep.Filtered),
 	}
 	return false

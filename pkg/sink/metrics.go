@@ -15,6 +15,9 @@ const (
 	statusRefused = "refused"
 )
 
+// reasonRowCount is the value of the label reason for loads whose row counts are not those of the body.
+const reasonRowCount = "row_count"
+
 // Metrics are the flusher's. Made by NewMetrics; used by one Flusher.
 type Metrics struct {
 	interval prometheus.Gauge
@@ -29,8 +32,9 @@ type Metrics struct {
 	oldest atomic.Int64
 }
 
-// NewMetrics makes the metrics and registers them with reg; nil leaves them unregistered.
-func NewMetrics(reg prometheus.Registerer) *Metrics {
+// NewMetrics makes the metrics and registers them with reg; nil leaves them unregistered. reasons are the values of Reply.Reason that the target may
+// give, so that their counters start at 0.
+func NewMetrics(reg prometheus.Registerer, reasons ...string) *Metrics {
 	m := &Metrics{
 		interval: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "rollcall_flush_interval_seconds",
@@ -81,6 +85,9 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	}
 	for _, b := range blockReasons() {
 		m.blocked.WithLabelValues(string(b))
+	}
+	for _, r := range append(reasons, reasonRowCount) {
+		m.retries.WithLabelValues(r)
 	}
 	if reg != nil {
 		reg.MustRegister(m.interval, m.loads, m.duration, m.rows, m.bytes, m.retries, m.states, m.blocked, oldest)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -43,7 +44,7 @@ type planFault struct {
 }
 
 func drawPlan(t *rapid.T) plan {
-	kinds := []string{"offer", "offer", "offer", "offer", "wait", "wait", "flush", "request", "discard", "reveal", "gates", "waitsource"}
+	kinds := []string{"offer", "offer", "offer", "offer", "wait", "wait", "flush", "request", "discard", "reveal", "gates", "gates", "waitsource", "flushsource"}
 	op := rapid.Custom(func(t *rapid.T) planOp {
 		return planOp{
 			Kind:   rapid.SampledFrom(kinds).Draw(t, "kind"),
@@ -295,6 +296,7 @@ func (w *world) checkCut(h *history) {
 	}
 }
 
+// openGates confirms the oldest dead letters of a source; with -1 all.
 func (w *world) openGates(source int) {
 	w.tab.mu.Lock()
 	defer w.tab.mu.Unlock()
@@ -302,11 +304,15 @@ func (w *world) openGates(source int) {
 		if source >= 0 && h != w.now[source] {
 			continue
 		}
-		for _, g := range h.gates {
+		for _, at := range slices.Sorted(maps.Keys(h.gates)) {
 			select {
-			case <-g:
+			case <-h.gates[at]:
+				continue
 			default:
-				close(g)
+				close(h.gates[at])
+			}
+			if source >= 0 {
+				return
 			}
 		}
 	}
@@ -331,6 +337,17 @@ func (w *world) do(op planOp) {
 	case "wait":
 		time.Sleep(op.Wait)
 		synctest.Wait()
+	case "flushsource":
+		ctx, cancel := within(op.Wait)
+		defer cancel()
+		h := w.now[op.Source]
+		if err := w.f.FlushSource(ctx, h.name); err == nil {
+			w.tab.mu.Lock()
+			if h.called != h.accepted {
+				w.Errorf("%s is flushed with %d of %d", h.name, h.called, h.accepted)
+			}
+			w.tab.mu.Unlock()
+		}
 	case "flush":
 		ctx, cancel := within(op.Wait)
 		defer cancel()

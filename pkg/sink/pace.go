@@ -101,5 +101,5 @@ func wait(class Class, n int, retryAfter time.Duration) time.Duration {
 
 // jitter spreads d by a tenth to both sides, so that workers do not come back all at once.
 func jitter(d time.Duration) time.Duration {
-	return time.Duration(float64(d) * (1 - jitterShare + 2*jitterShare*rand.Float64())) //nolint:gosec // spreading, not secrecy
+	return time.Duration(float64(d) * (1 - jitterShare + 2*jitterShare*rand.Float64()))
 }

@@ -379,12 +379,24 @@ func (q *queue) release(w *waiter) {
 // await makes w wait for every batch in the queue and for everybody to be told of earlier ones. It reports whether there is anything to wait for.
 func (q *queue) await(w *waiter) bool {
 	for _, l := range q.lanes {
-		for _, it := range l.items {
-			it.waiters = append(it.waiters, w)
-			w.open++
-		}
+		l.await(w)
 	}
 	return q.awaitTold(w)
+}
+
+// awaitSource is await for one source.
+func (q *queue) awaitSource(w *waiter, source string) bool {
+	if l := q.lanes[source]; l != nil {
+		l.await(w)
+	}
+	return q.awaitTold(w)
+}
+
+func (l *lane) await(w *waiter) {
+	for _, it := range l.items {
+		it.waiters = append(it.waiters, w)
+		w.open++
+	}
 }
 
 // awaitTold makes w wait for everybody to be told, if that is all there is to wait for. It reports whether there is anything.
