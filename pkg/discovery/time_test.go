@@ -333,6 +333,45 @@ func TestBreaker(t *testing.T) {
 	})
 }
 
+// A probe that is refused leaves the breaker half open: brokers answer again. The next good round closes it.
+func TestBreakerProbeRefused(t *testing.T) {
+	inBubble(t, nil, func(t *testing.T, b *bubble) {
+		b.setSilent(true)
+		for b.breaker("open") == 0 {
+			time.Sleep(time.Second)
+		}
+		var refuse atomic.Bool
+		refuse.Store(true)
+		refuseConnections(b.c, &refuse)
+		b.setSilent(false)
+		time.Sleep(5 * time.Minute)
+		require.EqualValues(t, 1, b.breaker("half_open"))
+		require.InDelta(t, 9, b.rounds(resultDenied), 2)
+		require.Zero(t, b.rounds(resultSkipped))
+		require.Equal(t, 1, b.logged("discovery breaker half open: brokers answer and refuse"))
+		refuse.Store(false)
+		time.Sleep(36 * time.Second)
+		require.EqualValues(t, 1, b.breaker("closed"))
+		require.Equal(t, 1, b.logged("discovery breaker closed"))
+	})
+}
+
+// refuseConnections makes brokers answer every new connection with an authorization failure while on.
+func refuseConnections(c *kfake.Cluster, on *atomic.Bool) (tries *atomic.Int32) {
+	tries = new(atomic.Int32)
+	c.ControlKey(int16(kmsg.ApiVersions), func(kreq kmsg.Request) (kmsg.Response, error, bool) {
+		c.KeepControl()
+		if !on.Load() {
+			return nil, nil, false
+		}
+		tries.Add(1)
+		resp := kreq.ResponseKind().(*kmsg.ApiVersionsResponse)
+		resp.ErrorCode = kerr.ClusterAuthorizationFailed.Code
+		return resp, nil, true
+	})
+	return tries
+}
+
 // Interval shorter than a round: still one round at a time, and no pile-up afterwards.
 func TestNeverTwoAtATime(t *testing.T) {
 	change := func(c *Config) {
@@ -410,14 +449,9 @@ func TestDenied(t *testing.T) {
 // Wrong credentials while running: every broker is tried once per interval, no breaker, said once.
 func TestCredentialsRefusedWhileRunning(t *testing.T) {
 	inBubble(t, nil, func(t *testing.T, b *bubble) {
-		var tries atomic.Int32
-		b.c.ControlKey(int16(kmsg.ApiVersions), func(kreq kmsg.Request) (kmsg.Response, error, bool) {
-			b.c.KeepControl()
-			tries.Add(1)
-			resp := kreq.ResponseKind().(*kmsg.ApiVersionsResponse)
-			resp.ErrorCode = kerr.ClusterAuthorizationFailed.Code
-			return resp, nil, true
-		})
+		var refuse atomic.Bool
+		refuse.Store(true)
+		tries := refuseConnections(b.c, &refuse)
 		time.Sleep(10 * time.Minute)
 		require.InDelta(t, 60, tries.Load(), 9)
 		require.InDelta(t, 20, b.rounds(resultDenied), 3)
