@@ -2,6 +2,7 @@ package checkpoint
 
 import (
 	"fmt"
+	"math"
 
 	"go.uber.org/zap/zapcore"
 )
@@ -57,8 +58,12 @@ func Resume(in Input) Decision {
 	if !done {
 		d = r.decide()
 	}
-	if d.Action == Continue || d.Action == NewHistory {
-		d.Overlap = r.overlap(d)
+	switch d.Action {
+	case Continue:
+		d.Overlap = Overlaps(d.History, d.Position, in.Histories)
+	case NewHistory: // what it will count
+		d.Overlap = Overlaps(d.History, math.MaxInt64, in.Histories)
+	default:
 	}
 	return d
 }
@@ -441,14 +446,13 @@ func (r *resumer) name(start int64, truncated bool) History {
 	return h
 }
 
-// overlap finds other histories of the same epoch that count offsets of this one: two writers are at work.
-func (r *resumer) overlap(d Decision) []History {
+// Overlaps finds histories that count, under the same epoch, offsets that h has counted up to end: two writers are at work (DESIGN §1:
+// checkpoint_overlap). It is also for looking again while running, with what Store.Progress says then.
+func Overlaps(h History, end int64, histories []Progress) []History {
 	var found []History
-	for _, p := range r.in.Histories {
-		h := p.History
-		if h != d.History && h.TopicID == d.History.TopicID && h.Epoch == d.History.Epoch && p.Next > d.History.Start &&
-			(d.Action == NewHistory || h.Start < d.Position) {
-			found = append(found, h)
+	for _, p := range histories {
+		if o := p.History; o != h && o.TopicID == h.TopicID && o.Epoch == h.Epoch && p.Next > h.Start && o.Start < end {
+			found = append(found, o)
 		}
 	}
 	return found

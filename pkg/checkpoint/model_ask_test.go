@@ -160,26 +160,17 @@ func (m *model) carryOut(w *mworker, d Decision, rows mrows, watermark int) {
 		m.cover(int(d.Position))
 	}
 	w.cause, w.running = Input{}, true
-	c := newCounter()
 	first := firstDay(watermark)
 	if m.off["rule5"] {
 		first = max(0, watermark) / modelDay
 	}
-	for k, r := range rows {
-		if k.msrc == w.src && k.day >= first && r.next > 0 {
-			if !m.off["rule3"] {
-				c.totals[k.mcell] = r.total
-			}
-			if !m.off["rule7"] {
-				c.know(k.mcell)
-			}
-		}
+	if m.program != nil {
+		w.count = &realCount{m.program.NewAggregator()}
+	} else {
+		w.count = newSmallCount(m.off, w.prog)
 	}
-	if !m.off["rule4"] {
-		c.w = watermark
-	}
-	w.count = c
-	m.say("w%d counts %s from %d, W %d, totals %v", w.id, d.History, d.Position, c.w, c.totals)
+	w.count.restore(w.src, rows, first, watermark, w.pos)
+	m.say("w%d counts %s from %d, W %d", w.id, d.History, d.Position, watermark)
 }
 
 // began remembers, for the judgement, where counting had to begin and what retention took.

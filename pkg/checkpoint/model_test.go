@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// modelEnvs are the worlds the model lives in. Re-delivery, bitmaps sent ahead, folded keys and zombies are in all of them.
+// modelEnvs are the worlds the model lives in; with aggregate the workers count by the real pkg/aggregate. Re-delivery, bitmaps sent ahead, folded keys and zombies are in all of them.
 var modelEnvs = []string{
 	"group2",
 	"group2 retention",
@@ -30,6 +30,8 @@ var modelEnvs = []string{
 	"unread",
 	"truncate",
 	"truncate prog progcont",
+	"aggregate group2 retention",
+	"aggregate truncate",
 }
 
 const modelAlways = "redeliver ahead zombie "

@@ -28,9 +28,7 @@ type mworker struct {
 	src     msrc
 	pos     int
 	branch  int
-	count   *counter
-	delta   map[mcell]bool
-	ids     map[mcell]uint64
+	count   mcount
 	letters []int
 	queue   []*mbatch
 	tracker *Tracker
@@ -66,8 +64,7 @@ func (m *model) newWorker(group int) *mworker {
 // reset drops what the worker counted.
 func (w *mworker) reset() {
 	w.running, w.decided, w.refused = false, nil, ""
-	w.count, w.delta, w.ids = newCounter(), map[mcell]bool{}, map[mcell]uint64{}
-	w.letters, w.queue, w.tracker = nil, nil, nil
+	w.count, w.letters, w.queue, w.tracker = nil, nil, nil, nil
 }
 
 func (m *model) kill(w *mworker) {
@@ -99,9 +96,9 @@ func (m *model) poll(w *mworker) {
 	case w.tid != m.tid:
 		return
 	case m.env["redeliver"] && m.p(.1) && w.pos > w.src.start && w.pos > m.logStart && w.pos <= len(log):
-		// Rule 2: what is below the position was counted.
-		if m.off["rule2"] {
-			m.apply(w, log[w.pos-1])
+		// Rule 2: what is below the position was counted. The real aggregator drops it itself.
+		if m.off["rule2"] || m.program != nil {
+			w.count.apply(log[w.pos-1], w.pos-1)
 		}
 	case w.pos < m.logStart:
 		m.say("w%d: retention took what is next (%d < %d)", w.id, w.pos, m.logStart)
@@ -115,31 +112,17 @@ func (m *model) poll(w *mworker) {
 		w.reset()
 		w.cause.Running = running
 	case w.pos < len(log):
-		m.apply(w, log[w.pos])
+		if rec := log[w.pos]; rec.kind == 1 {
+			w.letters = append(w.letters, rec.id)
+		}
+		w.count.apply(log[w.pos], w.pos)
 		m.say("w%d reads o=%d", w.id, w.pos)
 		w.pos++
 	}
 }
 
-func (m *model) apply(w *mworker, rec mrec) {
-	if rec.kind == 1 {
-		w.letters = append(w.letters, rec.id)
-		return
-	}
-	if cell, ok := w.count.apply(rec, w.prog); ok {
-		w.delta[cell] = true
-		w.ids[cell] |= 1 << uint(rec.user)
-	}
-	// Rule 5: a day leaves memory when it can't change any more.
-	maps.DeleteFunc(w.count.totals, func(c mcell, _ int) bool { return c.day < firstDay(w.count.w) && !w.delta[c] })
-}
-
 func (m *model) seal(w *mworker) {
-	b := &mbatch{rows: mrows{}, next: w.pos, letters: w.letters}
-	for c := range w.delta {
-		w.pack(b, c)
-	}
-	if len(b.rows) == 0 && len(b.letters) == 0 {
+	if !w.count.dirty() && len(w.letters) == 0 {
 		last := w.tracker.Durable()
 		if n := len(w.queue); n > 0 {
 			last = int64(w.queue[n-1].next)
@@ -148,7 +131,8 @@ func (m *model) seal(w *mworker) {
 			return
 		}
 	}
-	w.delta, w.ids, w.letters = map[mcell]bool{}, map[mcell]uint64{}, nil
+	b := &mbatch{rows: w.count.seal(w.src, w.pos), next: w.pos, letters: w.letters}
+	w.letters = nil
 	// Rule 1: merged only into the newest unsent batch; rule 2: all its rows then carry its last next offset.
 	if n := len(w.queue); n > 0 && w.queue[n-1].state == unsent && w.queue[n-1].ahead == nil && m.p(.6) {
 		o := w.queue[n-1]
@@ -165,11 +149,6 @@ func (m *model) seal(w *mworker) {
 	}
 	w.queue = append(w.queue, b)
 	m.say("w%d seals up to %d: %v", w.id, w.pos, b.rows)
-}
-
-// pack puts a cell into a batch. A row's last event is at most the watermark and in its day; the greatest of all rows is W.
-func (w *mworker) pack(b *mbatch, c mcell) {
-	b.rows[mkey{w.src, c}] = mrow{w.count.totals[c], b.next, min(w.count.w, c.day*modelDay+modelDay-1), w.ids[c]}
 }
 
 // attempt makes one attempt to load; the result is a batch's state.

@@ -140,6 +140,7 @@ type model struct {
 	skipped  []Range
 	covered  map[int]int // incarnation: from where every record must be counted
 	events   int
+	program  *aggregate.Program // nil: the model's own aggregator
 	trace    func(string, ...any)
 }
 
@@ -148,6 +149,9 @@ func newModel(seed int64, sw switches, trace func(string, ...any)) *model {
 		r: rand.New(rand.NewSource(seed)), switches: sw, logs: map[int][][]mrec{1: {{}}}, cuts: map[int][]int{}, tid: 1, clock: 20,
 		shown: mrows{}, dropped: -1, reached: map[msrc]int{}, letters: map[int]bool{}, now: time.Unix(0, 0), resolved: -1, covered: map[int]int{},
 		groups: [2]*mgroup{{owner: -1}, {owner: -1}}, trace: trace,
+	}
+	if sw.env["aggregate"] {
+		m.program = realProgram()
 	}
 	m.snapshot()
 	m.newWorker(0)
@@ -193,49 +197,6 @@ func (m *model) produce() {
 	b[len(b)-1] = append(b[len(b)-1], rec)
 	m.say("produce o=%d kind=%d time=%d (day %d) key=%d", len(m.log())-1, rec.kind, rec.time, rec.time/modelDay, rec.key)
 }
-
-// filtered: the second program leaves records out.
-func filtered(rec mrec, prog int) bool { return prog == 1 && rec.id%4 == 0 }
-
-// counter is the aggregator in small: watermark, totals, known keys.
-type counter struct {
-	w      int
-	totals map[mcell]int
-	known  map[mcell]bool
-	keys   map[int]int // known keys by day
-}
-
-func newCounter() *counter {
-	return &counter{w: -1, totals: map[mcell]int{}, known: map[mcell]bool{}, keys: map[int]int{}}
-}
-
-func (c *counter) know(k mcell) {
-	if k.key != modelFold && !c.known[k] {
-		c.known[k] = true
-		c.keys[k.day]++
-	}
-}
-
-// apply counts one record; ok says that it changed a total.
-func (c *counter) apply(rec mrec, prog int) (cell mcell, ok bool) {
-	if rec.kind != 0 || filtered(rec, prog) || c.w >= 0 && rec.time < c.w-modelLate {
-		return mcell{}, false
-	}
-	c.w = max(c.w, rec.time)
-	cell = mcell{rec.time / modelDay, rec.key}
-	if !c.known[cell] {
-		if c.keys[cell.day] >= modelKeys {
-			cell.key = modelFold
-		} else {
-			c.know(cell)
-		}
-	}
-	c.totals[cell]++
-	return cell, true
-}
-
-// firstDay is the first day that can still change at watermark w.
-func firstDay(w int) int { return max(0, w-modelLate) / modelDay }
 
 // The table.
 
