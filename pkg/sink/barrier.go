@@ -9,17 +9,13 @@ import (
 // Offer hands a batch over: the flusher owns it afterwards. It never blocks. After Close began or Run ended it returns ErrClosed; then the
 // batch is not accepted and its Done is never called. Batches of one source must be offered in offset order, by one goroutine at a time.
 func (f *Flusher) Offer(b Batch) error {
-	if b.Bytes <= 0 {
-		for i := range b.Rows {
-			b.Bytes += rowMemory(&b.Rows[i])
-		}
-	}
+	it := newItem(b, time.Now())
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.closing || f.phase == phaseEnded {
 		return fmt.Errorf("batch of %s below %d: %w", b.Source, b.Next, ErrClosed)
 	}
-	f.q.add(b, time.Now(), f.pace.limit, f.pace.ratio)
+	f.q.add(b.Source, it, f.pace.limit, f.pace.ratio)
 	f.signal()
 	return nil
 }

@@ -92,21 +92,29 @@ func newQueue(measures []aggregate.Measure) *queue {
 	return &queue{measures: measures, lanes: make(map[string]*lane)}
 }
 
-// add takes a batch in. limit bounds the encoded size up to which batches merge.
-func (q *queue) add(b Batch, now time.Time, limit int64, ratio float64) {
-	l := q.lanes[b.Source]
-	if l == nil {
-		l = &lane{source: b.Source}
-		q.lanes[b.Source] = l
-	}
-	q.seq++
-	it := &item{
-		lane: l, state: itemQueued, seq: q.seq, next: b.Next, rows: b.Rows, bytes: b.Bytes,
-		size: rowsSize(b.Rows), since: now, dones: []func(Completion){b.Done},
-	}
+// newItem makes a batch ready for the queue; it looks at every row, so call it without the lock.
+func newItem(b Batch, now time.Time) *item {
+	it := &item{state: itemQueued, next: b.Next, rows: b.Rows, bytes: b.Bytes, size: rowsSize(b.Rows), since: now, dones: []func(Completion){b.Done}}
 	if b.Ready != nil {
 		it.gates = []<-chan struct{}{b.Ready}
 	}
+	if it.bytes <= 0 {
+		for i := range b.Rows {
+			it.bytes += rowMemory(&b.Rows[i])
+		}
+	}
+	return it
+}
+
+// add takes a batch of a source in. limit bounds the encoded size up to which batches merge.
+func (q *queue) add(source string, it *item, limit int64, ratio float64) {
+	l := q.lanes[source]
+	if l == nil {
+		l = &lane{source: source}
+		q.lanes[source] = l
+	}
+	q.seq++
+	it.lane, it.seq = l, q.seq
 	q.bytes += it.bytes
 	if n := len(l.items); n > 0 && l.mayTake(it, limit, ratio) {
 		q.merge(l.items[n-1], it)
