@@ -53,8 +53,10 @@ func demo(ctx context.Context, f flags) (err error) {
 		},
 		func() error {
 			say("StarRocks refuses every load for %s", step)
-			s.rocks.Inject(starrockstest.Fault{At: starrockstest.AtHeader, Times: starrockstest.Forever,
-				Do: []starrockstest.Action{starrockstest.Fail("too many versions, current/limit: 1002/1000")}})
+			s.rocks.Inject(starrockstest.Fault{
+				At: starrockstest.AtHeader, Times: starrockstest.Forever,
+				Do: []starrockstest.Action{starrockstest.Fail("too many versions, current/limit: 1002/1000")},
+			})
 			return nil
 		},
 		func() error {

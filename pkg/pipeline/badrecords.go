@@ -47,8 +47,10 @@ func (l *outcomeLog) note(o *owner, r *kgo.Record, res aggregate.Result) {
 		l.missed[k]++
 		return
 	}
-	fields := []zap.Field{zap.String("outcome", k.String()), zap.Int64("offset", r.Offset), zap.Time("record_time", r.Timestamp),
-		zap.Int("more_since_last_line", l.missed[k])}
+	fields := []zap.Field{
+		zap.String("outcome", k.String()), zap.Int64("offset", r.Offset), zap.Time("record_time", r.Timestamp),
+		zap.Int("more_since_last_line", l.missed[k]),
+	}
 	if k == aggregate.Bad {
 		fields = append(fields, zap.String("reason", string(res.Reason)), zap.Bool("dead_lettered", o.w.letters != nil))
 	}

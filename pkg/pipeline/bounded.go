@@ -143,20 +143,31 @@ func (w *worker) unfinished(ctx context.Context) (int, error) {
 			others = append(others, n)
 		}
 		if len(others) == 0 || open > 0 {
-			continue
+			continue // there is no need to ask what others do while this worker is not done
 		}
-		commits, err := w.source.Committed(ctx, topic, others)
+		n, err := w.unfinishedOthers(ctx, topic, others)
 		if err != nil {
-			return 0, fmt.Errorf("read committed offsets: %w", err)
+			return 0, err
 		}
-		for _, n := range others {
-			end, err := w.bounded.end(ctx, w, source.Partition{Topic: topic, Partition: n}, nil)
-			if err != nil {
-				return 0, err
-			}
-			if c, ok := commits[n]; !ok || c.Offset < end {
-				open++
-			}
+		open += n
+	}
+	return open, nil
+}
+
+// unfinishedOthers counts the partitions of others whose committed offset is below the end of the run.
+func (w *worker) unfinishedOthers(ctx context.Context, topic string, ps []int32) (int, error) {
+	commits, err := w.source.Committed(ctx, topic, ps)
+	if err != nil {
+		return 0, fmt.Errorf("read committed offsets: %w", err)
+	}
+	open := 0
+	for _, n := range ps {
+		end, err := w.bounded.end(ctx, w, source.Partition{Topic: topic, Partition: n}, nil)
+		if err != nil {
+			return 0, err
+		}
+		if c, ok := commits[n]; !ok || c.Offset < end {
+			open++
 		}
 	}
 	return open, nil

@@ -160,8 +160,10 @@ func (p *parts) buildStarRocks(opt limits) error {
 		}
 	}
 	var err error
-	p.db, err = starrocks.OpenDB(starrocks.DBConfig{Addrs: sr.MySQL, User: sr.User, Password: sr.Password.Value(), TLS: mysqlTLS,
-		DialContext: opt.Dial, Log: opt.Log.Named("starrocks")})
+	p.db, err = starrocks.OpenDB(starrocks.DBConfig{
+		Addrs: sr.MySQL, User: sr.User, Password: sr.Password.Value(), TLS: mysqlTLS,
+		DialContext: opt.Dial, Log: opt.Log.Named("starrocks"),
+	})
 	if err != nil {
 		return exitf(ExitSettings, "STARROCKS_MYSQL: %w", err)
 	}
@@ -169,9 +171,11 @@ func (p *parts) buildStarRocks(opt limits) error {
 	if err != nil {
 		return exitf(ExitSettings, "table settings: %w", err)
 	}
-	p.client, err = starrocks.New(starrocks.Config{HTTP: sr.HTTP, User: sr.User, Password: sr.Password.Value(), Database: sr.Database, Table: sr.Table,
+	p.client, err = starrocks.New(starrocks.Config{
+		HTTP: sr.HTTP, User: sr.User, Password: sr.Password.Value(), Database: sr.Database, Table: sr.Table,
 		Dimensions: p.program.Dimensions(), Measures: p.program.Measures(), LoadTimeout: cfg.Load.Timeout, TLS: httpTLS,
-		DialContext: opt.Dial, Log: opt.Log.Named("starrocks")})
+		DialContext: opt.Dial, Log: opt.Log.Named("starrocks"),
+	})
 	if err != nil {
 		return exitf(ExitSettings, "STARROCKS_HTTP: %w", err)
 	}
@@ -180,9 +184,11 @@ func (p *parts) buildStarRocks(opt limits) error {
 
 func tableConfig(cfg *config.Config, opt limits) starrocks.TableConfig {
 	sr := cfg.StarRocks
-	tc := starrocks.TableConfig{Mode: starrocks.Mode(cfg.Table.Mode), Database: sr.Database, Table: sr.Table, View: sr.View,
+	tc := starrocks.TableConfig{
+		Mode: starrocks.Mode(cfg.Table.Mode), Database: sr.Database, Table: sr.Table, View: sr.View,
 		Dimensions: dimensions(cfg), Measures: measures(cfg),
-		Buckets: cfg.Table.Buckets, Replication: cfg.Table.Replication, RetentionDays: cfg.Table.RetentionDays}
+		Buckets: cfg.Table.Buckets, Replication: cfg.Table.Replication, RetentionDays: cfg.Table.RetentionDays,
+	}
 	if opt.Log != nil {
 		tc.Log, tc.Metrics = opt.Log.Named("table"), starrocks.NewMetrics(opt.Registry)
 	}
@@ -192,12 +198,16 @@ func tableConfig(cfg *config.Config, opt limits) starrocks.TableConfig {
 // buildStore makes the checkpoint store; saver is nil if the table itself is the checkpoint.
 func buildStore(cfg *config.Config, p *parts, log *zap.Logger) (checkpoint.Store, checkpointSaver) {
 	if dir := cfg.Checkpoint.Store.Dir; dir != "" {
-		f := checkpoint.NewFile(checkpoint.FileConfig{Dir: dir, Measures: p.program.Measures(), Lateness: cfg.Aggregate.AllowedLateness,
-			Location: p.program.Location(), Log: log})
+		f := checkpoint.NewFile(checkpoint.FileConfig{
+			Dir: dir, Measures: p.program.Measures(), Lateness: cfg.Aggregate.AllowedLateness,
+			Location: p.program.Location(), Log: log,
+		})
 		return f, f
 	}
-	return checkpoint.NewStarRocks(p.db, checkpoint.StarRocksConfig{Database: cfg.StarRocks.Database, Table: cfg.StarRocks.Table,
-		Dimensions: p.program.Dimensions(), Measures: p.program.Measures()}), nil
+	return checkpoint.NewStarRocks(p.db, checkpoint.StarRocksConfig{
+		Database: cfg.StarRocks.Database, Table: cfg.StarRocks.Table,
+		Dimensions: p.program.Dimensions(), Measures: p.program.Measures(),
+	}), nil
 }
 
 // labelPrefix is unique to this start, so that a label names one body for ever.
@@ -238,8 +248,10 @@ func (p *parts) assemble(ctx context.Context, opt limits, first *discovery.Snaps
 	}
 	w.commits = newCommitter(w.source, p.saver, opt.Log.Named("commit"))
 	if t := cfg.DeadLetter.Topic; t != "" {
-		w.letters, err = deadletter.New(deadletter.Config{Topic: t, Seeds: seeds, Client: append([]kgo.Opt{kgo.ClientID("rollcall-deadletter-" + cfg.Worker)}, p.security...),
-			Log: opt.Log.Named("deadletter"), Metrics: w.letterMetrics})
+		w.letters, err = deadletter.New(deadletter.Config{
+			Topic: t, Seeds: seeds, Client: append([]kgo.Opt{kgo.ClientID("rollcall-deadletter-" + cfg.Worker)}, p.security...),
+			Log: opt.Log.Named("deadletter"), Metrics: w.letterMetrics,
+		})
 		if err != nil {
 			return nil, exitf(ExitSettings, "dead-letter settings: %w", err)
 		}

@@ -35,7 +35,6 @@ type committer struct {
 	wake   chan struct{}
 	busy   chan struct{} // holds one token: who has it may send a commit request
 	failed error         // why the last commit failed, nil after one that did not
-	since  time.Time
 }
 
 // kafkaCommits is what the committer needs of the source; safe for concurrent use.
@@ -278,9 +277,6 @@ func (c *committer) report(err error) {
 	c.mu.Lock()
 	was := c.failed
 	c.failed = err
-	if err != nil && was == nil {
-		c.since = time.Now()
-	}
 	c.mu.Unlock()
 	switch {
 	case err != nil && was == nil:
@@ -288,13 +284,6 @@ func (c *committer) report(err error) {
 	case err == nil && was != nil:
 		c.log.Info("offset commits work again")
 	}
-}
-
-// status is why commits fail and since when; nil while they work.
-func (c *committer) status() (error, time.Time) { //nolint:revive // the error is what is asked for, not a failure of the call
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.failed, c.since
 }
 
 // committed is the offset of the last commit that was confirmed for the assignment, -1 if none was.

@@ -38,29 +38,49 @@ func NewMetrics(reg prometheus.Registerer, measures []aggregate.Measure) *Metric
 		records: counter("rollcall_source_records_total", "Records read: counted when the chunk they came in has been applied. Equals the sum of rollcall_events_total over outcomes.", byPartition...),
 		bytes:   counter("rollcall_source_bytes_total", "Bytes of keys and values of records read."),
 		events:  counter("rollcall_events_total", "What became of records read: counted, late, future or bad.", "topic", "partition", "outcome"),
-		reread: prometheus.NewCounter(prometheus.CounterOpts{Name: "rollcall_source_reread_total",
-			Help: "Records that were delivered again below the position and dropped. Not among the records read."}),
+		reread: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "rollcall_source_reread_total",
+			Help: "Records that were delivered again below the position and dropped. Not among the records read.",
+		}),
 		skipped:      counter("rollcall_source_skipped_offsets_total", "Offsets that were gone before they were read (retention).", byPartition...),
 		withoutValue: counter("rollcall_events_without_value_total", "Counted events without a value for a measure.", "measure"),
 		dimensions:   counter("rollcall_dimension_values_changed_total", "Dimension values that were cut at 255 bytes or had invalid UTF-8 replaced.", "change"),
-		saturated: prometheus.NewCounter(prometheus.CounterOpts{Name: "rollcall_aggregate_saturated_total",
-			Help: "Additions to a total that is at its greatest value, 2^63-1."}),
-		folded: prometheus.NewCounter(prometheus.CounterOpts{Name: "rollcall_aggregate_keys_folded_total",
-			Help: "Events of keys beyond AGGREGATE_MAX_KEYS, counted under __other__."}),
-		keys: prometheus.NewGauge(prometheus.GaugeOpts{Name: "rollcall_aggregate_keys",
-			Help: "Day x dimension keys held in memory, over all assigned partitions."}),
-		sealDuration: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "rollcall_seal_duration_seconds",
-			Help: "How long a partition stood still to seal a batch.", Buckets: prometheus.ExponentialBuckets(0.0001, 4, 9)}),
-		restoreDuration: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "rollcall_restore_duration_seconds",
-			Help: "From the assignment of a partition to its first fetch.", Buckets: prometheus.ExponentialBuckets(0.01, 3, 10)}),
-		buffer: prometheus.NewGauge(prometheus.GaugeOpts{Name: "rollcall_buffer_bytes",
-			Help: "Memory held by everything read and not yet durable. Reading pauses at BUFFER_MAX_BYTES."}),
-		overlap: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "rollcall_checkpoint_overlap",
-			Help: "1 if two histories of the partition overlap in the table: some records may be counted twice."}, byPartition),
-		complete: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "rollcall_complete_until_timestamp_seconds",
-			Help: "Every record up to this time is durable: the last check that found the end of the log with everything durable, else the time of the oldest record that is not."}, byPartition),
-		freshness: prometheus.NewGauge(prometheus.GaugeOpts{Name: "rollcall_freshness_seconds",
-			Help: "Now minus the smallest complete-until of the assigned partitions; 0 without partitions."}),
+		saturated: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "rollcall_aggregate_saturated_total",
+			Help: "Additions to a total that is at its greatest value, 2^63-1.",
+		}),
+		folded: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "rollcall_aggregate_keys_folded_total",
+			Help: "Events of keys beyond AGGREGATE_MAX_KEYS, counted under __other__.",
+		}),
+		keys: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "rollcall_aggregate_keys",
+			Help: "Day x dimension keys held in memory, over all assigned partitions.",
+		}),
+		sealDuration: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "rollcall_seal_duration_seconds",
+			Help: "How long a partition stood still to seal a batch.", Buckets: prometheus.ExponentialBuckets(0.0001, 4, 9),
+		}),
+		restoreDuration: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "rollcall_restore_duration_seconds",
+			Help: "From the assignment of a partition to its first fetch.", Buckets: prometheus.ExponentialBuckets(0.01, 3, 10),
+		}),
+		buffer: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "rollcall_buffer_bytes",
+			Help: "Memory held by everything read and not yet durable. Reading pauses at BUFFER_MAX_BYTES.",
+		}),
+		overlap: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "rollcall_checkpoint_overlap",
+			Help: "1 if two histories of the partition overlap in the table: some records may be counted twice.",
+		}, byPartition),
+		complete: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "rollcall_complete_until_timestamp_seconds",
+			Help: "Every record up to this time is durable: the last check that found the end of the log with everything durable, else the time of the oldest record that is not.",
+		}, byPartition),
+		freshness: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "rollcall_freshness_seconds",
+			Help: "Now minus the smallest complete-until of the assigned partitions; 0 without partitions.",
+		}),
 	}
 	for _, me := range measures {
 		if me.Field != "" {

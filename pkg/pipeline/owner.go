@@ -171,6 +171,7 @@ func newOwner(w *worker, gen uint64, p source.Partition) *owner {
 		log:      w.log.With(zap.String("topic", p.Topic), zap.Int32("partition", p.Partition)),
 		counters: w.metrics.partition(p),
 		assigned: time.Now(),
+		epoch:    -1,
 		sealReq:  make(chan chan struct{}),
 		done:     make(chan struct{}),
 		mailbox:  mailbox{wake: make(chan struct{}, 1)},
@@ -273,7 +274,7 @@ func (o *owner) requestSeal(ctx context.Context) {
 
 // apply counts the records of a chunk.
 func (o *owner) apply(c *source.Chunk) {
-	if o.stopped != nil {
+	if o.stopped != nil || o.misses(c) {
 		return
 	}
 	var n [aggregate.Reread + 1]int
@@ -327,6 +328,21 @@ func (o *owner) apply(c *source.Chunk) {
 		o.finish()
 	}
 	o.publish(lastMs)
+}
+
+// misses reports whether records are missing between the position and the chunk. It cannot be as long as source and owner agree; if it
+// is, counting on would lose them silently, so the partition is positioned anew.
+func (o *owner) misses(c *source.Chunk) bool {
+	at := o.agg.Next()
+	if c.From <= at {
+		return false
+	}
+	o.log.Error("records are missing between the position and what was delivered; positioning anew", zap.Int64("offset", at), zap.Int64("delivered_from", c.From))
+	o.mailbox.drop(false)
+	if err := o.w.source.Start(o.p, o.gen, at, o.epoch); err != nil {
+		o.log.Warn("cannot position the source", zap.Error(err))
+	}
+	return true
 }
 
 // count moves the counters once for the whole chunk, so that "read" and its outcomes agree at every scrape.

@@ -52,14 +52,12 @@ func (s *owners) Assigned(gen uint64, ps []source.Partition) {
 		s.w.commits.begin(p, gen)
 		s.wg.Go(func() { defer cancel(); o.run(ctx) })
 	}
-	s.w.log.Info("partitions assigned", zap.Uint64("generation", gen), zap.Strings("partitions", names(ps)))
 }
 
 // Revoked implements source.Handler: seal, hand over, wait for the loads as long as ctx allows, commit what is durable. What is not
 // durable by then may still load; its offsets are not committed and the next owner reads it again.
 func (s *owners) Revoked(ctx context.Context, ps []source.Partition) {
 	gone := s.take(ps, false)
-	s.w.log.Info("partitions revoked", zap.Strings("partitions", names(ps)))
 	for _, o := range gone {
 		select {
 		case <-o.done:
@@ -89,7 +87,6 @@ func (s *owners) Revoked(ctx context.Context, ps []source.Partition) {
 // Lost implements source.Handler.
 func (s *owners) Lost(ps []source.Partition) {
 	gone := s.take(ps, true)
-	s.w.log.Warn("partitions lost", zap.Strings("partitions", names(ps)))
 	s.forget(gone)
 }
 
@@ -209,21 +206,9 @@ func (s *owners) drain(ctx context.Context) {
 	}
 }
 
-// join waits for every owner's goroutine. Their context must be done or they must have been told to end.
-func (s *owners) join() { s.wg.Wait() }
-
 // hasJoined reports whether the group has given this worker an assignment, be it empty.
 func (s *owners) hasJoined() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.joined
-}
-
-func names(ps []source.Partition) []string {
-	out := make([]string, len(ps))
-	for i, p := range ps {
-		out[i] = p.String()
-	}
-	slices.Sort(out)
-	return out
 }

@@ -121,7 +121,8 @@ func (o *owner) ask(ctx context.Context, a *asking) (wait time.Duration, done bo
 
 // say logs a decision once per change.
 func (o *owner) say(a *asking, d checkpoint.Decision) {
-	if d.Line == a.saidLine {
+	settled := d.Action == checkpoint.Continue || d.Action == checkpoint.NewHistory && !d.Settle
+	if d.Line == a.saidLine || settled && d.Level < zap.WarnLevel { // the line that says that it goes on has it all
 		return
 	}
 	a.saidLine = d.Line
@@ -301,7 +302,7 @@ var errMoved = errors.New("the table moved on while its totals were read")
 func (o *owner) running(d checkpoint.Decision) {
 	o.setState(stateRunning, "")
 	o.publish(0)
-	o.log.Info("partition resumed", zap.Int64("offset", d.Position), zap.String("history", o.history.String()),
+	o.log.Info("partition resumed", zap.Int64("offset", d.Position), zap.String("history", o.history.String()), zap.String("rule", d.Line),
 		zap.Bool("restored", d.Restore), zap.Int("keys", o.agg.Keys()), zap.Duration("since_assigned", time.Since(o.assigned)))
 	if o.stopAt >= 0 && d.Position >= o.stopAt {
 		o.finish()

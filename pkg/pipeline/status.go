@@ -136,8 +136,10 @@ func (r *Worker) status(context.Context) (admin.Status, error) {
 		s.Table.State = "ok"
 	}
 	d := r.parts.discovery.Status()
-	s.Discovery = admin.Discovery{Breaker: d.Breaker, LastSuccess: d.LastSuccess, Brokers: d.Brokers, LastError: d.LastError,
-		Known: d.Partitions.Known, Leaderless: d.Partitions.Leaderless, Missing: d.Partitions.Missing, Gone: d.Partitions.Gone}
+	s.Discovery = admin.Discovery{
+		Breaker: d.Breaker, LastSuccess: d.LastSuccess, Brokers: d.Brokers, LastError: d.LastError,
+		Known: d.Partitions.Known, Leaderless: d.Partitions.Leaderless, Missing: d.Partitions.Missing, Gone: d.Partitions.Gone,
+	}
 	if d.LastError != "" {
 		s.Discovery.LastErrorAt = d.LastRound
 	}

@@ -157,6 +157,7 @@ func (s *Source) accept(p Partition, fp *kgo.FetchPartition) (Chunk, *Event) {
 		return Chunk{}, nil
 	}
 	st.high, st.stable, st.logStart = fp.HighWatermark, fp.LastStableOffset, fp.LogStartOffset
+	from := st.next
 	if n := len(fp.Records); n > 0 {
 		first, last := fp.Records[0], fp.Records[n-1]
 		switch {
@@ -176,7 +177,7 @@ func (s *Source) accept(p Partition, fp *kgo.FetchPartition) (Chunk, *Event) {
 	}
 	s.lagLocked(st)
 	chunk := Chunk{
-		Partition: p, Generation: st.generation, Records: fp.Records, Next: st.next,
+		Partition: p, Generation: st.generation, Records: fp.Records, From: from, Next: st.next,
 		HighWatermark: fp.HighWatermark, StableOffset: fp.LastStableOffset, LogStart: fp.LogStartOffset,
 	}
 	for _, r := range fp.Records {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // Nothing is handed over before Start, whatever the group has committed, and then from there.
@@ -228,6 +229,23 @@ func TestShutdownRevokesAndLeaves(t *testing.T) {
 		c, err := other.Committed(t.Context(), topic, []int32{0, 1})
 		require.NoError(t, err)
 		require.Equal(t, map[int32]Committed{0: {Offset: 3, LeaderEpoch: 0, Metadata: "end"}}, c)
+	})
+}
+
+// Brokers that do not answer do not hold up the end.
+func TestShutdownWhileBrokersAreSilent(t *testing.T) {
+	inBubble(t, 2, func(t *testing.T, w *world) {
+		m := w.join(nil)
+		w.eventually(5*time.Second, "assigned", func() bool { return m.notes.owned() == 2 })
+		w.kafka.Control(func(kmsg.Request) (kmsg.Response, error, bool) {
+			w.kafka.KeepControl()
+			return nil, nil, true
+		})
+		time.Sleep(3 * time.Second)
+		begin := time.Now()
+		m.leave()
+		require.LessOrEqual(t, time.Since(begin), 9*time.Second)
+		require.Zero(t, m.notes.owned(), "given up, one way or the other")
 	})
 }
 

@@ -21,8 +21,8 @@ type Chunk struct {
 	Records    []*kgo.Record
 	// Bytes is the size of keys and values.
 	Bytes int64
-	// Next is the position after the chunk.
-	Next int64
+	// From is the position before the chunk, Next the one after it: chunks of one generation follow each other without a hole.
+	From, Next int64
 	// HighWatermark, StableOffset (last stable offset, the end for read_committed) and LogStart are the broker's as of this fetch.
 	HighWatermark, StableOffset, LogStart int64
 }

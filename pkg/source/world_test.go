@@ -29,7 +29,9 @@ const (
 type world struct {
 	t     *testing.T
 	net   kfake.VirtualNetwork
-	kafka *kfake.Cluster
+	kafka *kfake.Cluster // nil with real brokers
+	seeds []string
+	dial  []kgo.Opt
 	prod  *kgo.Client
 	log   *zap.Logger
 }
