@@ -26,17 +26,17 @@ func demo(ctx context.Context, f flags) (err error) {
 	}
 	defer func() {
 		if err != nil || f.verbose {
-			s.showLog(os.Stderr, 8<<10)
+			s.showLog(os.Stderr)
 		}
 	}()
 	say := func(format string, args ...any) {
 		fmt.Printf("%5.1fs  %s\n", time.Since(begun).Seconds(), fmt.Sprintf(format, args...))
 	}
 	say("three Kafka brokers (kfake), a stand-in StarRocks and one worker process; %d partitions", partitions)
-	if err := s.start(); err != nil {
+	if err := s.worker.Start(); err != nil {
 		return err
 	}
-	if err := s.ready(ctx); err != nil {
+	if err := s.worker.Ready(ctx); err != nil {
 		return err
 	}
 	say("the worker is ready: it made the table and owns the partitions")
@@ -62,14 +62,14 @@ func demo(ctx context.Context, f flags) (err error) {
 		func() error {
 			say("StarRocks takes loads again; the worker is killed with SIGKILL and started again")
 			s.rocks.Heal()
-			s.kill()
-			return s.start()
+			s.worker.Kill()
+			return s.worker.Start()
 		},
 	} {
 		if err := sleep(ctx, step); err != nil {
 			return err
 		}
-		if err := s.alive(); err != nil {
+		if err := s.worker.Alive(); err != nil {
 			return err
 		}
 		if err := act(); err != nil {
@@ -109,7 +109,7 @@ func (s *stage) settled(ctx context.Context, fd *feed) error {
 				return nil
 			}
 		}
-		if err := s.alive(); err != nil {
+		if err := s.worker.Alive(); err != nil {
 			return err
 		}
 		if err := sleep(ctx, 100*time.Millisecond); err != nil {

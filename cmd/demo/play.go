@@ -18,13 +18,13 @@ func play(ctx context.Context, f flags) error {
 	if err != nil {
 		return err
 	}
-	if err := s.start(); err != nil {
+	if err := s.worker.Start(); err != nil {
 		return err
 	}
 	rctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
-	if err := s.ready(rctx); err != nil {
-		s.showLog(os.Stderr, 8<<10)
+	if err := s.worker.Ready(rctx); err != nil {
+		s.showLog(os.Stderr)
 		return err
 	}
 	fmt.Printf(`rollcall is running on embedded parts: three kfake brokers and a stand-in StarRocks.
@@ -35,7 +35,7 @@ func play(ctx context.Context, f flags) error {
   worker log    %s
 
 %d events a second. Ctrl-C ends it.
-`, s.http, s.http, database, table, s.log.Name(), f.rate/10)
+`, s.worker.Addr(), s.worker.Addr(), database, table, s.log.Name(), f.rate/10)
 	fd := newFeed(s, time.Now(), false)
 	err = fd.run(ctx, f.rate/10, 0)
 	if ctx.Err() != nil {
