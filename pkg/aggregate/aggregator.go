@@ -2,6 +2,7 @@ package aggregate
 
 import (
 	"fmt"
+	"runtime/debug"
 
 	"github.com/zeebo/xxh3"
 
@@ -11,7 +12,7 @@ import (
 // maxDimBytes is the longest dimension value; longer ones are cut. A packed key has one byte for the length.
 const maxDimBytes = 255
 
-// Stats counts what happened to counted records since the last TakeStats.
+// Stats says what happened to counted records since the last TakeStats.
 type Stats struct {
 	// WithoutValue has, per measure, the events that contributed nothing to it: field absent, null or an empty string.
 	WithoutValue []int64
@@ -23,6 +24,8 @@ type Stats struct {
 	Folded int64
 	// Saturated is the number of times a count or sum stayed at 2^63−1.
 	Saturated int64
+	// Panic is the last panic contained in Apply (ReasonPanic) with its stack; empty if there was none.
+	Panic string
 }
 
 // Aggregator is the running state of one source. It has one owner and is not safe for concurrent use. After Seal it shares nothing
@@ -80,7 +83,7 @@ type dayState struct {
 type row struct {
 	key    string
 	ints   []int64
-	sets   []bitmap.Collector // since the last Seal
+	sets   []bitmap.Collector // since the last Seal; nil while the row is not dirty, as most rows of a day are
 	lastMs int64
 	seen   uint64 // bit per int cell: an event contributed
 	day    Day
@@ -151,7 +154,8 @@ func (a *Aggregator) Apply(rec Record, nowMs int64) Result {
 // nothing but scratch space has changed.
 func (a *Aggregator) read(rec Record) (reason Reason) {
 	defer func() {
-		if recover() != nil {
+		if cause := recover(); cause != nil {
+			a.stats.Panic = fmt.Sprintf("%v\n%s", cause, debug.Stack())
 			reason = ReasonPanic
 		}
 		clear(a.in.vals) // holds no memory of the record's
@@ -270,6 +274,7 @@ func (a *Aggregator) count() {
 	r := a.row(a.dayAt(t))
 	if !r.dirty {
 		r.dirty = true
+		r.sets = make([]bitmap.Collector, a.p.sets)
 		a.dirty = append(a.dirty, r)
 		a.bytes += a.p.rowBytes(r)
 	}
@@ -336,7 +341,7 @@ func (a *Aggregator) row(d *dayState) *row {
 
 func (a *Aggregator) newRow(d *dayState, key string) *row {
 	a.keys++
-	return &row{key: key, day: d.day, ints: make([]int64, a.p.ints), sets: make([]bitmap.Collector, a.p.sets)}
+	return &row{key: key, day: d.day, ints: make([]int64, a.p.ints)}
 }
 
 // dayAt finds or makes the state of the day that contains t.
@@ -364,136 +369,4 @@ func (a *Aggregator) dayState(day Day) *dayState {
 		a.days[day] = d
 	}
 	return d
-}
-
-// Seal hands over every row that changed since the last Seal: absolute totals, and the ids seen since then. If nothing was counted
-// there are no rows, but Next is current. Days that cannot change any more leave memory.
-func (a *Aggregator) Seal() Delta {
-	d := Delta{Next: a.next}
-	if len(a.dirty) > 0 {
-		d.Rows = make([]Row, len(a.dirty))
-	}
-	for i, r := range a.dirty {
-		d.Rows[i] = a.sealRow(r)
-		d.Bytes += a.p.rowBytes(r)
-		for j := range d.Rows[i].Cells {
-			d.Bytes += d.Rows[i].Cells[j].Set.Bytes()
-		}
-	}
-	clear(a.dirty)
-	a.dirty = a.dirty[:0]
-	a.bytes = 0
-	if a.hasWM {
-		a.dropBefore(a.p.OpenFrom(a.wm))
-	}
-	return d
-}
-
-// sealRow makes a Row with memory of its own for each, since rows of one delta are merged into batches of different lives.
-func (a *Aggregator) sealRow(r *row) Row {
-	out := Row{Day: r.day, Dims: unpackDims(r.key, len(a.p.dims)), Cells: make([]Cell, len(a.p.plan)), LastEventMs: r.lastMs}
-	for i := range a.p.plan {
-		s, c := &a.p.plan[i], &out.Cells[i]
-		switch s.kind {
-		case Distinct, DistinctHash:
-			c.Set = r.sets[s.cell].Take()
-		case Min, Max:
-			c.Int, c.Null = r.ints[s.cell], r.seen>>s.cell&1 == 0
-		default:
-			c.Int = r.ints[s.cell]
-		}
-	}
-	r.dirty = false
-	return out
-}
-
-// dropBefore forgets the days before first. All their rows were just sealed.
-func (a *Aggregator) dropBefore(first Day) {
-	dropped := false
-	for day, d := range a.days {
-		if day >= first {
-			continue
-		}
-		a.keys -= len(d.rows)
-		if d.folded != nil {
-			a.keys--
-		}
-		delete(a.days, day)
-		dropped = true
-	}
-	if dropped {
-		clear(a.segs[:])
-	}
-}
-
-// Restore replaces the whole state by st: what was counted since the last Seal is gone. Rows of days that cannot change any more are
-// left out. The error says that st does not fit the program and wraps ErrState; the aggregator must not be used then.
-func (a *Aggregator) Restore(st State) error {
-	fresh := a.p.NewAggregator()
-	fresh.next, fresh.wm, fresh.hasWM = st.Next, st.WatermarkMs, st.HasWatermark
-	if len(st.Rows) > 0 && !st.HasWatermark {
-		return fmt.Errorf("%w: rows without a watermark", ErrState)
-	}
-	if st.Next < 0 {
-		return fmt.Errorf("%w: next offset %d", ErrState, st.Next)
-	}
-	for i := range st.Rows {
-		if err := fresh.restoreRow(&st.Rows[i]); err != nil {
-			return fmt.Errorf("%w: row of %s %q: %w", ErrState, st.Rows[i].Day, st.Rows[i].Dims, err)
-		}
-	}
-	*a = *fresh
-	return nil
-}
-
-func (a *Aggregator) restoreRow(in *Row) error {
-	if in.Day < a.p.OpenFrom(a.wm) {
-		return nil
-	}
-	if len(in.Dims) != len(a.p.dims) || len(in.Cells) != len(a.p.plan) {
-		return fmt.Errorf("%d dimensions and %d cells, the program has %d and %d", len(in.Dims), len(in.Cells), len(a.p.dims), len(a.p.plan))
-	}
-	key := ""
-	for _, dim := range in.Dims {
-		if len(dim) > maxDimBytes {
-			return fmt.Errorf("a dimension of %d bytes, at most %d are ours", len(dim), maxDimBytes)
-		}
-		key += packDim(dim)
-	}
-	d := a.dayState(in.Day)
-	r := d.rows[key]
-	switch {
-	case key == a.p.folded:
-		if d.folded == nil {
-			d.folded = a.newRow(d, key)
-		}
-		r = d.folded
-	case r == nil:
-		r = a.newRow(d, key)
-		d.rows[key] = r
-	}
-	for i := range a.p.plan {
-		s, c := &a.p.plan[i], &in.Cells[i]
-		if s.kind.IsSet() || c.Null {
-			continue
-		}
-		sofar := Cell{Int: r.ints[s.cell], Null: r.seen>>s.cell&1 == 0}
-		mergeCell(s.kind, &sofar, *c) // rows of one key that were not merged yet
-		r.ints[s.cell] = sofar.Int
-		r.seen |= 1 << s.cell
-	}
-	r.lastMs = max(r.lastMs, in.LastEventMs)
-	return nil
-}
-
-// The sizes of a Row, a dimension in it and a Cell.
-const (
-	rowSize  = 64
-	dimSize  = 16
-	cellSize = 48
-)
-
-// rowBytes estimates the memory of a sealed row without its sets.
-func (p *Program) rowBytes(r *row) int64 {
-	return int64(rowSize + dimSize*len(p.dims) + cellSize*len(p.plan) + len(r.key))
 }

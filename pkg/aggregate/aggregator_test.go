@@ -349,6 +349,8 @@ func TestAPanicIsTheRecords(t *testing.T) {
 	good := a.dec
 	a.dec = panicky{}
 	require.Equal(t, Result{Outcome: Bad, Reason: ReasonPanic}, apply(a, event(noon, "")))
+	require.Contains(t, a.TakeStats().Panic, "panicky")
+	require.Empty(t, a.TakeStats().Panic)
 	a.dec = good
 	require.Equal(t, Delta{Next: 1}, a.Seal())
 	require.Equal(t, Result{Outcome: Counted}, apply(a, event(noon, "")))
