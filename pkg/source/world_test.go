@@ -46,6 +46,7 @@ func inBubble(t *testing.T, partitions int32, f func(t *testing.T, w *world), op
 		}, opts...)...)
 		require.NoError(t, err)
 		defer w.kafka.Close()
+		w.seeds, w.dial = w.kafka.ListenAddrs(), []kgo.Opt{kgo.Dialer(w.net.DialContext)}
 		w.prod = w.client()
 		defer w.prod.Close()
 		f(t, w)
@@ -53,10 +54,11 @@ func inBubble(t *testing.T, partitions int32, f func(t *testing.T, w *world), op
 }
 
 func (w *world) client(opts ...kgo.Opt) *kgo.Client {
-	c, err := kgo.NewClient(append([]kgo.Opt{
-		kgo.SeedBrokers(w.kafka.ListenAddrs()...), kgo.Dialer(w.net.DialContext), kgo.DisableClientMetrics(),
-		kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.MetadataMinAge(100 * time.Millisecond), kgo.ProducerBatchCompression(kgo.NoCompression()),
-	}, opts...)...)
+	base := append([]kgo.Opt{
+		kgo.SeedBrokers(w.seeds...), kgo.DisableClientMetrics(), kgo.RecordPartitioner(kgo.ManualPartitioner()),
+		kgo.MetadataMinAge(100 * time.Millisecond), kgo.ProducerBatchCompression(kgo.NoCompression()),
+	}, w.dial...)
+	c, err := kgo.NewClient(append(base, opts...)...)
 	require.NoError(w.t, err)
 	return c
 }
@@ -88,8 +90,7 @@ func (w *world) join(change func(c *Config, n *notes)) *member {
 	w.t.Helper()
 	m := &member{w: w, notes: newNotes(), reg: prometheus.NewRegistry(), done: make(chan error, 1)}
 	cfg := Config{
-		Seeds: w.kafka.ListenAddrs(), Group: group, Topics: []string{topic}, Log: w.log, Metrics: NewMetrics(m.reg),
-		Security: []kgo.Opt{kgo.Dialer(w.net.DialContext)},
+		Seeds: w.seeds, Group: group, Topics: []string{topic}, Log: w.log, Metrics: NewMetrics(m.reg), Security: w.dial,
 	}
 	m.notes.onAssigned = func(generation uint64, ps []Partition) {
 		for _, p := range ps {
