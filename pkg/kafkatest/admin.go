@@ -19,8 +19,9 @@ const (
 
 // target is a running broker.
 type target struct {
-	id   int32
-	addr string
+	id     int32
+	addr   string
+	client []kgo.Opt
 }
 
 func (c *Cluster) targets() ([]target, error) {
@@ -53,7 +54,8 @@ func request(ctx context.Context, ts []target, req kmsg.Request) (kmsg.Response,
 }
 
 func requestOne(ctx context.Context, t target, req kmsg.Request) (kmsg.Response, error) {
-	cl, err := kgo.NewClient(kgo.SeedBrokers(t.addr), kgo.DialTimeout(adminTry), kgo.RequestTimeoutOverhead(adminTry), kgo.DisableClientMetrics())
+	cl, err := kgo.NewClient(append(slices.Clone(t.client), kgo.SeedBrokers(t.addr),
+		kgo.DialTimeout(adminTry), kgo.RequestTimeoutOverhead(adminTry), kgo.DisableClientMetrics())...)
 	if err != nil {
 		return nil, err
 	}

@@ -291,7 +291,7 @@ func (c *Cluster) snapshot() []target {
 	var ts []target
 	for _, n := range c.nodes {
 		if n.state() == Running {
-			ts = append(ts, target{id: int32(n.id), addr: n.addr()})
+			ts = append(ts, target{id: int32(n.id), addr: n.addr(), client: c.opts.Client})
 		}
 	}
 	return ts

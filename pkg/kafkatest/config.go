@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
 )
 
 // Options of a real [Cluster]. The zero value is a three-broker cluster.
@@ -21,6 +23,8 @@ type Options struct {
 	Dir string
 	// Properties are added to every node's server.properties and win over the defaults here.
 	Properties map[string]string
+	// Client is added to the clients this package uses itself, for clusters that Properties make ask for credentials.
+	Client []kgo.Opt
 	// HeapMiB is each process's -Xmx; 256 if 0.
 	HeapMiB int
 	// StartTimeout bounds StartCluster (without Maven's first download) and how long a process is waited for after a signal; 90 s if 0.
