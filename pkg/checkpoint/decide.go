@@ -210,8 +210,10 @@ func (r *resumer) keep() (Decision, bool) {
 func (r *resumer) unknownTopic() (Decision, bool) {
 	switch {
 	case r.in.Recreated:
-		return r.begin(place{line: LineRecreated, at: r.in.Bounds.Start, level: zapcore.WarnLevel,
-			message: "the topic was created again: its records are counted beside the old ones"}), true
+		return r.begin(place{
+			line: LineRecreated, at: r.in.Bounds.Start, level: zapcore.WarnLevel,
+			message: "the topic was created again: its records are counted beside the old ones",
+		}), true
 	case !r.others:
 		return Decision{}, false
 	case !r.in.Policy.NewTopicAdd:
@@ -220,8 +222,10 @@ func (r *resumer) unknownTopic() (Decision, bool) {
 	case r.foreign:
 		return Decision{}, false
 	}
-	return r.begin(place{line: LineNewTopic, at: r.in.Bounds.Start, level: zapcore.WarnLevel,
-		message: "the topic has a new id: its records are counted beside those of the old one"}), true
+	return r.begin(place{
+		line: LineNewTopic, at: r.in.Bounds.Start, level: zapcore.WarnLevel,
+		message: "the topic has a new id: its records are counted beside those of the old one",
+	}), true
 }
 
 // firstStart: "none | none | first start: at the start mode; a partition added later: at its beginning", and §4: "the member that owns
@@ -246,8 +250,10 @@ func (r *resumer) place() (place, Decision, bool) {
 	case r.rows:
 		return r.withRows(), Decision{}, false
 	case !r.hasLive: // and the commit is foreign
-		return place{line: LineTakenOver, at: r.c, fresh: true, level: zapcore.WarnLevel,
-			message: fmt.Sprintf("the group has a commit at %d that is not ours: taking over there, the first day is partial", r.c)}, Decision{}, false
+		return place{
+			line: LineTakenOver, at: r.c, fresh: true, level: zapcore.WarnLevel,
+			message: fmt.Sprintf("the group has a commit at %d that is not ours: taking over there, the first day is partial", r.c),
+		}, Decision{}, false
 	case r.mark.Table > 0 && !r.expired():
 		return r.emptied()
 	}
@@ -275,8 +281,10 @@ func (r *resumer) withRows() place {
 		return r.programmed(place{line: LineRowsAhead, at: max(t, r.c), level: zapcore.InfoLevel, message: "going on"})
 	}
 	// "rows, T < L | ours | at T"
-	return r.programmed(place{line: LineRowsBehind, at: t, lag: !r.expired(), level: zapcore.WarnLevel,
-		message: fmt.Sprintf("the table shows offset %d, but rows up to %d are known loaded: going on at the table's offset, reading again is harmless", t, l)})
+	return r.programmed(place{
+		line: LineRowsBehind, at: t, lag: !r.expired(), level: zapcore.WarnLevel,
+		message: fmt.Sprintf("the table shows offset %d, but rows up to %d are known loaded: going on at the table's offset, reading again is harmless", t, l),
+	})
 }
 
 // programmed: "PROGRAM_CHANGE=continue: new history at T (C without rows)".
@@ -459,8 +467,10 @@ func Overlaps(h History, end int64, histories []Progress) []History {
 }
 
 func (r *resumer) refuse(line, format string, args ...any) Decision {
-	return Decision{Action: Refuse, Line: line, Level: zapcore.ErrorLevel,
-		Message: fmt.Sprintf("%s/%d: ", r.in.Topic, r.in.Partition) + fmt.Sprintf(format, args...)}
+	return Decision{
+		Action: Refuse, Line: line, Level: zapcore.ErrorLevel,
+		Message: fmt.Sprintf("%s/%d: ", r.in.Topic, r.in.Partition) + fmt.Sprintf(format, args...),
+	}
 }
 
 func (r *resumer) again(line string, level zapcore.Level, message string) Decision {

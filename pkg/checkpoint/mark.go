@@ -44,13 +44,16 @@ func ParseMark(topic string, partition int32, metadata string) (m Mark, ok bool,
 		return Mark{}, false, nil
 	}
 	version, rest, _ := strings.Cut(rest, " ")
-	v, convErr := strconv.ParseUint(version, 10, 31)
-	if convErr != nil || v == 0 {
-		return Mark{}, false, nil
+	v := 0
+	if plainNumber(version) {
+		v, _ = strconv.Atoi(version)
 	}
-	if v > markVersion {
+	switch {
+	case v == 0:
+		return Mark{}, false, nil
+	case v > markVersion:
 		return Mark{}, false, &NewerFormatError{
-			Where: fmt.Sprintf("the committed offset of %s/%d", topic, partition), Got: int(v), Known: markVersion,
+			Where: fmt.Sprintf("the committed offset of %s/%d", topic, partition), Got: v, Known: markVersion,
 		}
 	}
 	m, ok = parseFields(topic, partition, rest)
@@ -95,4 +98,14 @@ func parseFields(topic string, partition int32, s string) (Mark, bool) {
 		m.HasDay = true
 	}
 	return m, true
+}
+
+// plainNumber reports whether s is a short decimal number as we write it.
+func plainNumber(s string) bool {
+	for i := range len(s) {
+		if s[i] < '0' || s[i] > '9' {
+			return false
+		}
+	}
+	return s != "" && s[0] != '0' && len(s) < 10
 }

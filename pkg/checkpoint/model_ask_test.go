@@ -16,7 +16,7 @@ func (m *model) ask(w *mworker, fresh bool) {
 	rows := m.read(fresh)
 	in := m.gather(w, rows)
 	w.waits.Fill(m.now, &in)
-	d := m.bend(w, &in, m.resume(in))
+	d := m.bend(&in, m.resume(in))
 	w.waits.Note(m.now, d)
 	m.say("w%d: %s at %d by %q of commit %v, T %v", w.id, d.Action, d.Position, d.Line, in.Commit, in.Histories)
 	switch {
@@ -107,7 +107,7 @@ func (m *model) resume(in Input) Decision {
 }
 
 // bend switches off a rule that is in the decision itself.
-func (m *model) bend(_ *mworker, in *Input, d Decision) Decision {
+func (m *model) bend(in *Input, d Decision) Decision {
 	if m.off["rowsforeign"] && d.Line == LineRowsNone && in.Commit != nil {
 		d.Position = in.Commit.Offset
 	}
@@ -134,7 +134,7 @@ func (m *model) restore(w *mworker, fresh bool) {
 	default:
 		w.asked.Histories = slices.Clone(w.asked.Histories)
 		w.asked.Histories[at] = now[seen]
-		again := m.bend(w, &w.asked, m.resume(w.asked))
+		again := m.bend(&w.asked, m.resume(w.asked))
 		if again.Action != Continue || again.History != d.History {
 			return
 		}

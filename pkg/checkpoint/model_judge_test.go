@@ -8,7 +8,7 @@ import (
 // runModel makes one random run and says what is wrong with its end, "" if nothing.
 func runModel(seed int64, sw switches, trace func(string, ...any)) (string, *model) {
 	m := newModel(seed, sw, trace)
-	for range 10 + m.r.Intn(120) {
+	for range 10 + m.r.IntN(120) {
 		m.step()
 	}
 	for range 2 {

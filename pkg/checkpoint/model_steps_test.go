@@ -7,14 +7,14 @@ import (
 
 // step makes one thing happen.
 func (m *model) step() {
-	switch x := m.r.Intn(100); {
+	switch x := m.r.IntN(100); {
 	case x < 14:
 		if len(m.log()) < 30 {
 			m.produce()
 		}
 	case x < 20:
 		if len(m.waiting) > 0 {
-			m.publish(m.r.Intn(len(m.waiting)))
+			m.publish(m.r.IntN(len(m.waiting)))
 		}
 	case x < 24:
 		m.fate()
@@ -52,7 +52,7 @@ func (m *model) fate() {
 	if len(m.unknown) == 0 {
 		return
 	}
-	i := m.r.Intn(len(m.unknown))
+	i := m.r.IntN(len(m.unknown))
 	t := m.unknown[i]
 	m.unknown = append(m.unknown[:i:i], m.unknown[i+1:]...)
 	if m.p(.6) {
@@ -74,14 +74,14 @@ func (m *model) work() {
 	if len(live) == 0 {
 		return
 	}
-	w := live[m.r.Intn(len(live))]
+	w := live[m.r.IntN(len(live))]
 	if !w.running {
 		if !w.lost && w.refused == "" {
 			m.ask(w, false)
 		}
 		return
 	}
-	switch y := m.r.Intn(10); {
+	switch y := m.r.IntN(10); {
 	case y < 4:
 		if !w.leaving && m.notices(w) {
 			m.poll(w)
@@ -140,7 +140,7 @@ func (m *model) rebalance() {
 	if o == nil || !o.alive {
 		return
 	}
-	switch m.r.Intn(3) {
+	switch m.r.IntN(3) {
 	case 0:
 		if o.running {
 			m.seal(o)
@@ -194,26 +194,26 @@ func (m *model) killAll() {
 func (m *model) outside(x int) {
 	g := m.groups[0]
 	mark, ours := g.mark()
-	switch {
-	case x == 88 || x == 89:
+	switch x {
+	case 88, 89:
 		if m.env["retention"] {
 			m.retention()
 		}
-	case x == 90:
+	case 90:
 		if m.env["logstart"] && ours && srcOf(mark.History).tid == m.tid && int(g.commit.Offset) > m.logStart && m.groups[1].owner < 0 {
 			m.logStart = int(g.commit.Offset)
 			m.say("log start moves to %d", m.logStart)
 		}
 		if m.env["unread"] && m.logStart < len(m.log())-1 && m.p(.5) {
-			m.logStart += 1 + m.r.Intn(len(m.log())-1-m.logStart)
+			m.logStart += 1 + m.r.IntN(len(m.log())-1-m.logStart)
 			m.say("log start moves to %d, whatever was read", m.logStart)
 		}
-	case x == 91:
+	case 91:
 		if m.env["foreign"] {
-			g.commit = &Commit{int64(m.logStart + m.r.Intn(len(m.log())-m.logStart+1)), "reset by hand"}
+			g.commit = &Commit{int64(m.logStart + m.r.IntN(len(m.log())-m.logStart+1)), "reset by hand"}
 			m.say("the commit is reset to %d", g.commit.Offset)
 		}
-	case x == 92:
+	case 92:
 		if m.env["empty"] && !m.emptied {
 			m.killAll()
 			m.shown, m.past, m.pastLow, m.reached, m.emptied = mrows{}, nil, 0, map[msrc]int{}, true
@@ -221,7 +221,7 @@ func (m *model) outside(x int) {
 			m.say("all workers stop, the table is emptied")
 			m.newWorker(0)
 		}
-	case x == 93:
+	case 93:
 		if m.env["prog"] && m.prog == 0 {
 			m.prog = 1
 			m.say("the program changes, all workers restart")
@@ -230,9 +230,9 @@ func (m *model) outside(x int) {
 			}
 			m.newWorker(0)
 		}
-	case x == 94:
+	case 94:
 		m.newTopic(g)
-	case x == 95 || x == 96:
+	case 95, 96:
 		if m.env["truncate"] && len(m.cuts[m.tid]) < 2 && len(m.log()) > 1 {
 			m.truncate()
 		}
@@ -280,7 +280,7 @@ func (m *model) newTopic(g *mgroup) {
 // truncate is an unclean leader election. What was on its way lands or is given up before, and stopped processes do not wake up: beyond
 // that DESIGN promises nothing.
 func (m *model) truncate() {
-	d := m.logStart + m.r.Intn(len(m.log())-m.logStart+1)
+	d := m.logStart + m.r.IntN(len(m.log())-m.logStart+1)
 	if d >= len(m.log()) {
 		return
 	}

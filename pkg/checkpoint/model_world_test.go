@@ -3,7 +3,7 @@ package checkpoint
 import (
 	"fmt"
 	"maps"
-	"math/rand"
+	"math/rand/v2"
 	"slices"
 	"strconv"
 	"strings"
@@ -146,7 +146,7 @@ type model struct {
 
 func newModel(seed int64, sw switches, trace func(string, ...any)) *model {
 	m := &model{
-		r: rand.New(rand.NewSource(seed)), switches: sw, logs: map[int][][]mrec{1: {{}}}, cuts: map[int][]int{}, tid: 1, clock: 20,
+		r: rand.New(rand.NewPCG(uint64(seed), 0)), switches: sw, logs: map[int][][]mrec{1: {{}}}, cuts: map[int][]int{}, tid: 1, clock: 20,
 		shown: mrows{}, dropped: -1, reached: map[msrc]int{}, letters: map[int]bool{}, now: time.Unix(0, 0), resolved: -1, covered: map[int]int{},
 		groups: [2]*mgroup{{owner: -1}, {owner: -1}}, trace: trace,
 	}
@@ -155,11 +155,11 @@ func newModel(seed int64, sw switches, trace func(string, ...any)) *model {
 	}
 	m.snapshot()
 	m.newWorker(0)
-	for range m.r.Intn(4) {
+	for range m.r.IntN(4) {
 		m.produce()
 	}
 	if sw.env["foreign"] && m.p(.5) && len(m.log()) > 0 {
-		m.groups[0].commit = &Commit{Offset: int64(m.r.Intn(len(m.log()) + 1)), Metadata: "somebody else's"}
+		m.groups[0].commit = &Commit{Offset: int64(m.r.IntN(len(m.log()) + 1)), Metadata: "somebody else's"}
 		m.say("the group has a foreign commit at %d", m.groups[0].commit.Offset)
 	}
 	return m
@@ -180,8 +180,8 @@ func (m *model) log() []mrec {
 }
 
 func (m *model) produce() {
-	m.clock += m.r.Intn(3)
-	rec := mrec{time: m.clock, key: m.r.Intn(3), user: m.r.Intn(60)}
+	m.clock += m.r.IntN(3)
+	rec := mrec{time: m.clock, key: m.r.IntN(3), user: m.r.IntN(60)}
 	switch x := m.r.Float64(); {
 	case x < .15:
 		rec.kind = 1
@@ -189,7 +189,7 @@ func (m *model) produce() {
 		rec.kind = 2
 	}
 	if m.p(.5) {
-		rec.time = max(0, m.clock-m.r.Intn(modelLate*2))
+		rec.time = max(0, m.clock-m.r.IntN(modelLate*2))
 	}
 	m.nextID++
 	rec.id = m.nextID
@@ -215,7 +215,7 @@ func (m *model) onlyNow() { m.pastLow = len(m.past) - 1 }
 func (m *model) read(fresh bool) mrows {
 	n := len(m.past) - 1
 	if lag := min(4, n-m.pastLow); !fresh && lag > 0 && m.p(.4) {
-		n -= m.r.Intn(lag + 1)
+		n -= m.r.IntN(lag + 1)
 	}
 	return m.past[n]
 }
@@ -268,7 +268,7 @@ func (m *model) publishAll() {
 func (m *model) quiet() {
 	for _, z := range m.workers {
 		if z.alive && z.lost {
-			for range m.r.Intn(6) {
+			for range m.r.IntN(6) {
 				if z.running && m.p(.3) && !z.leaving {
 					m.seal(z)
 				}

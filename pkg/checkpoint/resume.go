@@ -101,8 +101,8 @@ const (
 	NewHistory
 	// ReadAgain waits a little, reads commit and store again, and asks again.
 	ReadAgain
-	// ResolveFirstStart: this is the owner of partition 0 of a topic that nobody has begun: resolve the start of every partition without
-	// a commit by the start mode, commit them all (FirstMark) and ask again.
+	// ResolveFirstStart asks the owner of partition 0 of a topic that nobody has begun to resolve the start of every partition without
+	// a commit (Counts) by the start mode, commit them all (FirstMark) and ask again.
 	ResolveFirstStart
 	// AwaitFirstStart waits for the owner of partition 0 to do so and asks again.
 	AwaitFirstStart
@@ -203,6 +203,8 @@ func Started(topic, topicID, standIn string, commits map[int32]Commit, histories
 }
 
 // FirstMark is the history of a partition's first start at offset start, and what is committed at that offset.
+//
+//nolint:revive // the fields of a history, in its order, and the target
 func FirstMark(topic string, partition int32, topicID string, epoch int32, program, target string, start int64) Mark {
 	return Mark{
 		History: History{Topic: topic, Partition: partition, TopicID: topicID, Start: start, Epoch: epoch, Program: program},

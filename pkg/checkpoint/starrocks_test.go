@@ -39,8 +39,10 @@ func newTable(t *testing.T) *table {
 		Database: "dau", Table: "select", // a reserved word
 		Dimensions: []aggregate.Dimension{{Name: "platform"}, {Name: "order"}},
 		Measures: []aggregate.Measure{
-			{Name: "uv", Kind: aggregate.Distinct, Field: "user"}, {Name: "pv", Kind: aggregate.Count},
-			{Name: "low", Kind: aggregate.Min, Field: "price"}, {Name: "high", Kind: aggregate.Max, Field: "price"},
+			{Name: "uv", Kind: aggregate.Distinct, Field: "user"},
+			{Name: "pv", Kind: aggregate.Count},
+			{Name: "low", Kind: aggregate.Min, Field: "price"},
+			{Name: "high", Kind: aggregate.Max, Field: "price"},
 		},
 	}}
 	for _, addr := range c.MySQLAddrs() {
