@@ -8,7 +8,6 @@ import (
 	"mime"
 	"net/http"
 	"strconv"
-	"strings"
 	"time"
 
 	"rollcall/pkg/sink"
@@ -25,170 +24,6 @@ const (
 	// jobFinished is ExistingJobStatus for a label whose transaction is COMMITTED or VISIBLE (fe LabelAlreadyUsedException).
 	jobFinished = "FINISHED"
 )
-
-// Reasons, the label values of rollcall_load_retries_total.
-const (
-	ReasonCancelled      = "cancelled"
-	ReasonConnect        = "connect"
-	ReasonNoReply        = "no_reply"
-	ReasonTimeout        = "timeout"
-	ReasonGarbled        = "garbled_reply"
-	ReasonLabelRunning   = "label_running"
-	ReasonCommitUnknown  = "commit_unknown"
-	ReasonRedirect       = "redirect"
-	ReasonPlainRedirect  = "plain_redirect"
-	ReasonTLS            = "tls"
-	ReasonUnauthorized   = "unauthorized"
-	ReasonDenied         = "access_denied"
-	ReasonNotFound       = "not_found"
-	ReasonHTTP           = "http_error"
-	ReasonThrottled      = "throttled"
-	ReasonTooLarge       = "too_large"
-	ReasonTooManyVersion = "too_many_versions"
-	ReasonCompaction     = "compaction_score"
-	ReasonRunningTxns    = "running_transactions"
-	ReasonMemory         = "memory"
-	ReasonBusy           = "busy"
-	ReasonQuota          = "quota"
-	ReasonRowsRefused    = "rows_refused"
-	ReasonNoTable        = "no_table"
-	ReasonSchema         = "schema"
-	ReasonBadRequest     = "bad_request"
-	ReasonNoBackend      = "no_backend"
-	ReasonReplica        = "replica"
-	ReasonAborted        = "aborted"
-	ReasonOther          = "other"
-)
-
-// Reasons lists every value of Reply.Reason, so that counters can start at 0.
-func Reasons() []string {
-	return []string{
-		ReasonCancelled, ReasonConnect, ReasonNoReply, ReasonTimeout, ReasonGarbled, ReasonLabelRunning, ReasonCommitUnknown,
-		ReasonRedirect, ReasonPlainRedirect, ReasonTLS, ReasonUnauthorized, ReasonDenied, ReasonNotFound, ReasonHTTP, ReasonThrottled,
-		ReasonTooLarge, ReasonTooManyVersion, ReasonCompaction, ReasonRunningTxns, ReasonMemory, ReasonBusy, ReasonQuota,
-		ReasonRowsRefused, ReasonNoTable, ReasonSchema, ReasonBadRequest, ReasonNoBackend, ReasonReplica, ReasonAborted,
-		ReasonOther,
-	}
-}
-
-// verdict is what a failure message means.
-type verdict struct {
-	outcome sink.Outcome
-	class   sink.Class
-	reason  string
-}
-
-// messageRule matches a failure message that contains every part, in lower case.
-type messageRule struct {
-	parts   []string
-	verdict verdict
-}
-
-// messageRules are looked at in order; the first match decides. Sources: be stream_load.cpp, stream_load_executor.cpp, tablets_channel,
-// olap/tablet; fe FrontendServiceImpl, DatabaseTransactionMgr, LoadAction; docs faq/loading/Loading_faq.md. What matches nothing is
-// transient: a merge may be sent again.
-func messageRules() []messageRule {
-	unknown := func(reason string) verdict { return verdict{sink.OutcomeUnknown, sink.ClassTransient, reason} }
-	failed := func(class sink.Class, reason string) verdict { return verdict{sink.OutcomeFailed, class, reason} }
-	overload := func(reason string) verdict { return failed(sink.ClassOverload, reason) }
-	permanent := func(reason string) verdict { return failed(sink.ClassPermanent, reason) }
-	transient := func(reason string) verdict { return failed(sink.ClassTransient, reason) }
-	refused := func(reason string) verdict { return failed(sink.ClassRefused, reason) }
-	tooLarge := failed(sink.ClassTooLarge, ReasonTooLarge)
-	return []messageRule{
-		// The commit's own outcome is in doubt.
-		{[]string{"transaction status unknown"}, unknown(ReasonCommitUnknown)},
-		{[]string{"commit transaction fail cause"}, unknown(ReasonCommitUnknown)},
-		{[]string{"publish timeout"}, unknown(ReasonCommitUnknown)},
-		{[]string{"transaction commit successfully"}, unknown(ReasonCommitUnknown)},
-		{[]string{"has already committed"}, unknown(ReasonCommitUnknown)},
-		{[]string{"transaction not found"}, unknown(ReasonCommitUnknown)},
-		{[]string{"label [", "has already been used"}, unknown(ReasonLabelRunning)},
-
-		// The server asks for fewer or later loads. Before the wrappers (close index channel failed) that carry these.
-		{[]string{"too many versions"}, overload(ReasonTooManyVersion)},
-		{[]string{"too large compaction score"}, overload(ReasonCompaction)},
-		{[]string{"current running txns on db"}, overload(ReasonRunningTxns)},
-		{[]string{"txn num per be exceeds limit"}, overload(ReasonRunningTxns)},
-		{[]string{"exceed http cuncurrent limit"}, overload(ReasonBusy)},
-		{[]string{"exceed http concurrent limit"}, overload(ReasonBusy)},
-
-		// Sizes, before the memory texts that also say "exceed limit".
-		{[]string{"exceed the max size"}, tooLarge},
-		{[]string{"body size", "exceed limit"}, tooLarge},
-		{[]string{"memory of", "exceed limit"}, overload(ReasonMemory)},
-		{[]string{"mem usage has exceed"}, overload(ReasonMemory)},
-		{[]string{"memory", "exceed"}, overload(ReasonMemory)},
-		{[]string{"data size exceeds quota"}, permanent(ReasonQuota)},
-
-		// Rows.
-		{[]string{"too many filtered rows"}, refused(ReasonRowsRefused)},
-		{[]string{"all partitions have no load data"}, refused(ReasonRowsRefused)},
-		{[]string{"beyond the capacity"}, refused(ReasonRowsRefused)},
-		{[]string{"no corresponding partition"}, refused(ReasonRowsRefused)},
-		{[]string{"receive body don't equal"}, transient(ReasonNoReply)},
-
-		// Rights, names, shape.
-		{[]string{"access denied"}, permanent(ReasonDenied)},
-		{[]string{"no valid basic authorization"}, permanent(ReasonUnauthorized)},
-		{[]string{"need auth information"}, permanent(ReasonUnauthorized)},
-		{[]string{"unknown database"}, permanent(ReasonNoTable)},
-		{[]string{"unknown table"}, permanent(ReasonNoTable)},
-		{[]string{"no 100-continue header"}, permanent(ReasonBadRequest)},
-		{[]string{"label format error"}, permanent(ReasonBadRequest)},
-		{[]string{"empty label"}, permanent(ReasonBadRequest)},
-		{[]string{"unknown data format"}, permanent(ReasonBadRequest)},
-		{[]string{"invalid", "format"}, permanent(ReasonBadRequest)},
-		{[]string{"can not specify both"}, permanent(ReasonBadRequest)},
-		{[]string{"only one of http header"}, permanent(ReasonBadRequest)},
-		{[]string{"must be equal or greater than"}, permanent(ReasonBadRequest)},
-		{[]string{"must be greater than 0"}, permanent(ReasonBadRequest)},
-		{[]string{"invalid parameter"}, permanent(ReasonBadRequest)},
-		{[]string{"failed to parse json as array"}, permanent(ReasonBadRequest)},
-		{[]string{"only primary key table"}, permanent(ReasonSchema)},
-		{[]string{"primary key size exceed"}, permanent(ReasonSchema)},
-		{[]string{"unknown column"}, permanent(ReasonSchema)},
-		{[]string{"column", "not found"}, permanent(ReasonSchema)},
-		{[]string{"column", "cannot be resolved"}, permanent(ReasonSchema)},
-		{[]string{"column", "doesn't exist"}, permanent(ReasonSchema)},
-		{[]string{"column", "does not exist"}, permanent(ReasonSchema)},
-		{[]string{"column", "no default value"}, permanent(ReasonSchema)},
-		{[]string{"column", "not null"}, permanent(ReasonSchema)},
-		{[]string{"getting analyzing error"}, permanent(ReasonSchema)},
-
-		// The cluster is not well, or the load was stopped.
-		{[]string{"no backend"}, transient(ReasonNoBackend)},
-		{[]string{"no alive"}, transient(ReasonNoBackend)},
-		{[]string{"compute node alive"}, transient(ReasonNoBackend)},
-		{[]string{"is not alive"}, transient(ReasonNoBackend)},
-		{[]string{"fe is not master"}, transient(ReasonBusy)},
-		{[]string{"fe is not leader"}, transient(ReasonBusy)},
-		{[]string{"shutting down"}, transient(ReasonBusy)},
-		{[]string{"success replica num"}, transient(ReasonReplica)},
-		{[]string{"quorum replica"}, transient(ReasonReplica)},
-		{[]string{"close index channel failed"}, transient(ReasonReplica)},
-		{[]string{"tablet writer"}, transient(ReasonReplica)},
-		{[]string{"timeout"}, transient(ReasonTimeout)},
-		{[]string{"timed out"}, transient(ReasonTimeout)},
-		{[]string{"cancelled"}, transient(ReasonAborted)},
-		{[]string{"aborted"}, transient(ReasonAborted)},
-	}
-}
-
-// classifyMessage reads the server's text of a load that it calls failed.
-func classifyMessage(message string) verdict {
-	message = strings.ToLower(message)
-rules:
-	for _, rule := range messageRules() {
-		for _, part := range rule.parts {
-			if !strings.Contains(message, part) {
-				continue rules
-			}
-		}
-		return rule.verdict
-	}
-	return verdict{sink.OutcomeFailed, sink.ClassTransient, ReasonOther}
-}
 
 // answer is what came back over HTTP for one hop.
 type answer struct {
@@ -212,12 +47,16 @@ func classify(a *answer, label string) sink.Reply {
 	}
 	r, err := decodeAnswer(a)
 	if err != nil {
-		return sink.Reply{Outcome: sink.OutcomeUnknown, Reason: ReasonGarbled,
-			Err: fmt.Errorf("load %s: reply of %s not understood (%w): %s", label, a.from, err, excerpt(string(a.body)))}
+		return sink.Reply{
+			Outcome: sink.OutcomeUnknown, Reason: ReasonGarbled,
+			Err: fmt.Errorf("load %s: reply of %s not understood (%w): %s", label, a.from, err, excerpt(string(a.body))),
+		}
 	}
 	if r.Label != "" && r.Label != label {
-		return sink.Reply{Outcome: sink.OutcomeUnknown, Reason: ReasonGarbled,
-			Err: fmt.Errorf("load %s: %s replied for label %s", label, a.from, excerpt(r.Label))}
+		return sink.Reply{
+			Outcome: sink.OutcomeUnknown, Reason: ReasonGarbled,
+			Err: fmt.Errorf("load %s: %s replied for label %s", label, a.from, excerpt(r.Label)),
+		}
 	}
 	reply := classifyStatus(r, a, label)
 	reply.Loaded, reply.Filtered = r.Loaded, r.Filtered

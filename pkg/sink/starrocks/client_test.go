@@ -79,7 +79,7 @@ func TestFrontEndNeverGetsTheBody(t *testing.T) {
 	bubble(t, func(t *testing.T, n *network) {
 		var stray atomic.Int64
 		n.raw("fe1:8030", func(c net.Conn) {
-			defer c.Close()
+			defer func() { _ = c.Close() }()
 			_, br, err := readRequest(c)
 			if err != nil {
 				return
@@ -228,11 +228,15 @@ func TestBrokenOff(t *testing.T) {
 	}{
 		"before the header": {func(net.Conn) {}, sink.OutcomeFailed, ReasonNoReply, 0},
 		"after the header":  {func(c net.Conn) { readHeader(c) }, sink.OutcomeFailed, ReasonNoReply, 0},
-		"never asks for the body": {func(c net.Conn) { _, _ = io.Copy(io.Discard, readHeader(c)) },
-			sink.OutcomeFailed, ReasonTimeout, deadline},
+		"never asks for the body": {
+			func(c net.Conn) { _, _ = io.Copy(io.Discard, readHeader(c)) },
+			sink.OutcomeFailed, ReasonTimeout, deadline,
+		},
 		"in the body": {func(c net.Conn) { _, _ = io.CopyN(io.Discard, ask(c), big/2) }, sink.OutcomeFailed, ReasonNoReply, 0},
-		"body stuck": {func(c net.Conn) { _, _ = io.CopyN(io.Discard, ask(c), big/2); time.Sleep(time.Hour) },
-			sink.OutcomeFailed, ReasonTimeout, deadline},
+		"body stuck": {
+			func(c net.Conn) { _, _ = io.CopyN(io.Discard, ask(c), big/2); time.Sleep(time.Hour) },
+			sink.OutcomeFailed, ReasonTimeout, deadline,
+		},
 		"after the body": {func(c net.Conn) { _, _ = io.CopyN(io.Discard, ask(c), big) }, sink.OutcomeUnknown, ReasonNoReply, 0},
 		"no reply":       {func(c net.Conn) { _, _ = io.Copy(io.Discard, ask(c)) }, sink.OutcomeUnknown, ReasonTimeout, deadline},
 		"in the reply's header": {func(c net.Conn) {
@@ -277,7 +281,7 @@ func TestBrokenOff(t *testing.T) {
 			bubble(t, func(t *testing.T, n *network) {
 				n.http("fe1:8030", redirectTo("http://be1:8040"))
 				n.raw("be1:8040", func(c net.Conn) {
-					defer c.Close()
+					defer func() { _ = c.Close() }()
 					tc.be(c)
 				})
 				c := newClient(t, testConfig(n, "http://fe1:8030"))
@@ -333,8 +337,8 @@ func TestRedirects(t *testing.T) {
 		"not a URL":         {bare("http://[::1"), ReasonRedirect},
 		"no host":           {bare("http:///x"), ReasonRedirect},
 		"loop":              {redirectTo("http://fe1:8030"), ReasonRedirect},
-		"bare 401":          {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(401) }, ReasonUnauthorized},
-		"bare 503":          {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(503) }, ReasonHTTP},
+		"bare 401":          {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) }, ReasonUnauthorized},
+		"bare 503":          {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) }, ReasonHTTP},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T, n *network) {
@@ -368,7 +372,7 @@ func TestRedirects(t *testing.T) {
 			n.http("be1:8040", func(w http.ResponseWriter, r *http.Request) {
 				user, _, _ := r.BasicAuth()
 				if user != "rollcall" {
-					w.WriteHeader(401)
+					w.WriteHeader(http.StatusUnauthorized)
 					return
 				}
 				reply(success("L", 1))(w, r)

@@ -159,6 +159,6 @@ func (d *DB) on(ctx context.Context, i int, f func(conn *sql.Conn) error) (conne
 	if err != nil {
 		return false, err
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }() // whatever it says, f is over
 	return true, f(conn)
 }

@@ -131,8 +131,10 @@ func TestAggregateOf(t *testing.T) {
 func fitting(table *Table) found {
 	f := found{database: true, table: true, model: "AGG_KEYS"}
 	for _, s := range table.specs {
-		f.columns = append(f.columns, column{name: s.name, dataType: s.dataType, length: s.length, null: s.null, key: s.aggregate == "",
-			aggregate: s.aggregate, defaulted: s.zero})
+		f.columns = append(f.columns, column{
+			name: s.name, dataType: s.dataType, length: s.length, null: s.null, key: s.aggregate == "",
+			aggregate: s.aggregate, defaulted: s.zero,
+		})
 	}
 	return f
 }
@@ -190,10 +192,16 @@ func TestCompare(t *testing.T) {
 		"offset missing":     {func(f *found) { drop(f, columnNext) }, []string{"missing_column rollcall_next_offset"}, nil},
 		"dimension missing":  {func(f *found) { drop(f, "order") }, []string{"missing_column order", "keys "}, nil},
 		"source no key":      {func(f *found) { at(f, columnSource).key = false }, []string{"keys "}, nil},
-		"order of keys": {func(f *found) { f.columns[1], f.columns[2] = f.columns[2], f.columns[1] },
-			[]string{"keys "}, nil},
-		"several": {func(f *found) { at(f, "pv").null = true; at(f, "amount").dataType = "double"; drop(f, "lowest") },
-			[]string{"nullability pv", "type amount", "missing_column lowest"}, []string{"lowest"}},
+		"order of keys": {
+			func(f *found) { f.columns[1], f.columns[2] = f.columns[2], f.columns[1] },
+			[]string{"keys "},
+			nil,
+		},
+		"several": {
+			func(f *found) { at(f, "pv").null = true; at(f, "amount").dataType = "double"; drop(f, "lowest") },
+			[]string{"nullability pv", "type amount", "missing_column lowest"},
+			[]string{"lowest"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := fitting(table)

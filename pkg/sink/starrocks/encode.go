@@ -111,8 +111,10 @@ func (l *layout) estimate(parts []sink.Part) int {
 			for _, d := range row.Dims {
 				n += len(d) + 2
 			}
-			for c := range row.Cells {
-				n += row.Cells[c].Set.Len() * 4
+			for c := range min(len(row.Cells), len(l.measures)) {
+				if l.measures[c].Kind.IsSet() {
+					n += base64.StdEncoding.EncodedLen(row.Cells[c].Set.EncodedSizeMax())
+				}
 			}
 		}
 	}

@@ -232,12 +232,15 @@ func (t *Table) settledJob(ctx context.Context) (alterJob, error) {
 	}
 }
 
-func (t *Table) pause(ctx context.Context, d time.Duration) {
+// pause waits for d; false means that ctx was done first.
+func (t *Table) pause(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
+		return true
 	case <-ctx.Done():
+		return false
 	}
 }
 

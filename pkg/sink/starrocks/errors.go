@@ -1,13 +1,12 @@
 package starrocks
 
 import (
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"strings"
-
-	"database/sql/driver"
 
 	"github.com/go-sql-driver/mysql"
 )

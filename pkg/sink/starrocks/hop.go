@@ -231,7 +231,7 @@ func (c *Client) hop(ctx context.Context, u *url.URL, req *request, limit time.D
 		}
 		return nil, fmt.Errorf("%s %s: %w", req.method, u.Host, err)
 	}
-	defer resp.Body.Close()
+	defer func() { _ = resp.Body.Close() }() // nothing more is wanted of it
 	a := &answer{status: resp.StatusCode, header: resp.Header, from: u.Host, sent: req.sent.Load()}
 	a.body, a.readErr = io.ReadAll(io.LimitReader(resp.Body, c.cfg.MaxResponse+1))
 	if int64(len(a.body)) > c.cfg.MaxResponse {
@@ -261,7 +261,7 @@ func (c *Client) errorLog(ctx context.Context, address string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("error log: %w", err)
 	}
-	defer resp.Body.Close()
+	defer func() { _ = resp.Body.Close() }() // nothing more is wanted of it
 	if resp.StatusCode != http.StatusOK {
 		return "", fmt.Errorf("error log: %s answered HTTP %d", u.Host, resp.StatusCode)
 	}

@@ -38,7 +38,7 @@ func records(ctx context.Context, conn *sql.Conn, query string, args ...any) ([]
 	if err != nil {
 		return nil, err
 	}
-	defer rows.Close()
+	defer func() { _ = rows.Close() }() // rows.Err says what went wrong
 	names, err := rows.Columns()
 	if err != nil {
 		return nil, err
@@ -196,8 +196,10 @@ func (t *Table) compare(f found) (items []DifferenceItem, missing []columnSpec) 
 	}
 	for _, c := range f.columns {
 		if !expected[strings.ToLower(c.name)] && !c.key && !c.null && !c.defaulted && !emptyByItself(c) {
-			items = append(items, DifferenceItem{Kind: DiffExtra, Column: c.name,
-				Want: "no such column, or one that may be NULL or has a default", Found: c.typeText() + " NOT NULL without default"})
+			items = append(items, DifferenceItem{
+				Kind: DiffExtra, Column: c.name,
+				Want: "no such column, or one that may be NULL or has a default", Found: c.typeText() + " NOT NULL without default",
+			})
 		}
 	}
 	return items, missing

@@ -67,7 +67,8 @@ func TestLoadsMergeIntoTheTruth(t *testing.T) {
 			low := rng.Int64N(1 << 30)
 			lowest = min(lowest, low)
 			row := aggregate.Row{Day: 19723, Dims: []string{"ios \"\\\n", "é"}, LastEventMs: 1700000000000 + int64(step), Cells: []aggregate.Cell{
-				{Set: bitmap.Of(ids...)}, {Int: pv[source]}, {Int: int64(step)}, {Int: low}, {Null: true}}}
+				{Set: bitmap.Of(ids...)}, {Int: pv[source]}, {Int: int64(step)}, {Int: low}, {Null: true},
+			}}
 			part := sink.Part{Source: source, Next: int64(step + 1), Rows: []aggregate.Row{row}}
 			body, err := c.Encode([]sink.Part{part, {Source: source, Ahead: true, Rows: []aggregate.Row{row}}})
 			require.NoError(t, err)
@@ -290,8 +291,10 @@ func TestStateThatNobodyKnows(t *testing.T) {
 		state, err := c.State(t.Context(), "never-begun")
 		require.NoError(t, err)
 		require.Equal(t, sink.LabelUnknown, state)
-		r.inject(starrockstest.Fault{At: starrockstest.AtFE, Path: "get_load_state", Times: 3,
-			Do: []starrockstest.Action{starrockstest.Reply(500, "text/html", "oops")}})
+		r.inject(starrockstest.Fault{
+			At: starrockstest.AtFE, Path: "get_load_state", Times: 3,
+			Do: []starrockstest.Action{starrockstest.Reply(500, "text/html", "oops")},
+		})
 		for range 3 {
 			state, err = c.State(t.Context(), "L")
 			require.ErrorContains(t, err, "HTTP 500")
@@ -334,8 +337,10 @@ func TestRefusedRows(t *testing.T) {
 // 001-29: what a person has to change is said at once.
 func TestRightsForLoading(t *testing.T) {
 	bubble(t, func(t *testing.T, n *network) {
-		r := standIn(t, n, starrockstest.Config{Users: []starrockstest.User{{Name: "root"},
-			{Name: "reader", Password: "pw", Privileges: []starrockstest.Privilege{starrockstest.Select}}}})
+		r := standIn(t, n, starrockstest.Config{Users: []starrockstest.User{
+			{Name: "root"},
+			{Name: "reader", Password: "pw", Privileges: []starrockstest.Privilege{starrockstest.Select}},
+		}})
 		for _, user := range [][2]string{{"reader", "pw"}, {"reader", "wrong"}, {"nobody", ""}} {
 			c := r.client(func(c *Config) { c.User, c.Password = user[0], user[1] })
 			start := time.Now()

@@ -73,7 +73,9 @@ func FuzzState(f *testing.F) {
 			return
 		}
 		require.True(t, json.Valid(body))
-		require.Contains(t, []sink.LabelState{sink.LabelUnknown, sink.LabelPrepare, sink.LabelPrepared, sink.LabelCommitted,
-			sink.LabelVisible, sink.LabelAborted}, state)
+		require.Contains(t, []sink.LabelState{
+			sink.LabelUnknown, sink.LabelPrepare, sink.LabelPrepared, sink.LabelCommitted,
+			sink.LabelVisible, sink.LabelAborted,
+		}, state)
 	})
 }

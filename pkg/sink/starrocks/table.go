@@ -84,22 +84,28 @@ func (t *Table) Run(ctx context.Context) error {
 		return nil
 	}
 	for {
+		before := t.Status().Err
 		interval := t.cfg.CompareInterval
-		if t.Status().Err != nil {
+		if before != nil {
 			interval = min(interval, recheckInterval)
 		}
-		if t.pause(ctx, interval); ctx.Err() != nil {
+		if !t.pause(ctx, interval) {
 			return nil
 		}
-		before := t.Status()
-		err := t.Check(ctx)
-		switch {
-		case ctx.Err() != nil:
-		case err != nil && (before.Err == nil || before.Err.Error() != err.Error()):
-			t.cfg.Log.Error("StarRocks table check failed", zap.String("table", before.Table), zap.Error(err))
-		case err == nil && before.Err != nil:
-			t.cfg.Log.Info("StarRocks table is as expected again", zap.String("table", before.Table))
+		if now := t.Check(ctx); ctx.Err() == nil {
+			t.sayChange(before, now)
 		}
+	}
+}
+
+// sayChange logs what the periodic look found, if it is news.
+func (t *Table) sayChange(before, now error) {
+	table := zap.String("table", t.cfg.Database+"."+t.cfg.Table)
+	switch {
+	case now != nil && (before == nil || before.Error() != now.Error()):
+		t.cfg.Log.Error("StarRocks table check failed", table, zap.Error(now))
+	case now == nil && before != nil:
+		t.cfg.Log.Info("StarRocks table is as expected again", table)
 	}
 }
 

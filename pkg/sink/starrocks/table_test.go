@@ -126,8 +126,10 @@ func TestEnsureCreatesAndReadsBack(t *testing.T) {
 func TestCreateFailsAndIsTriedAgain(t *testing.T) {
 	bubble(t, func(t *testing.T, n *network) {
 		r := standIn(t, n, starrockstest.Config{})
-		r.cluster.Inject(starrockstest.Fault{At: starrockstest.AtSQL, Statement: "^CREATE TABLE", Times: 3,
-			Do: []starrockstest.Action{starrockstest.SQLError(1064, "the meta service is on holiday")}})
+		r.cluster.Inject(starrockstest.Fault{
+			At: starrockstest.AtSQL, Statement: "^CREATE TABLE", Times: 3,
+			Do: []starrockstest.Action{starrockstest.SQLError(1064, "the meta service is on holiday")},
+		})
 		metrics := NewMetrics(nil)
 		for range 3 {
 			// A restart each time: no memory could help.
@@ -152,8 +154,10 @@ func TestCreateFailsAndIsTriedAgain(t *testing.T) {
 func TestWaitersShareOneStatement(t *testing.T) {
 	bubble(t, func(t *testing.T, n *network) {
 		r := standIn(t, n, starrockstest.Config{})
-		r.cluster.Inject(starrockstest.Fault{At: starrockstest.AtSQL, Statement: "^CREATE TABLE",
-			Do: []starrockstest.Action{starrockstest.Sleep(time.Second), starrockstest.SQLError(1064, "first one fails")}})
+		r.cluster.Inject(starrockstest.Fault{
+			At: starrockstest.AtSQL, Statement: "^CREATE TABLE",
+			Do: []starrockstest.Action{starrockstest.Sleep(time.Second), starrockstest.SQLError(1064, "first one fails")},
+		})
 		table := r.table(r.db, nil)
 		for round, want := range []string{"first one fails", ""} {
 			errs := make([]error, 16)
@@ -236,8 +240,10 @@ func TestCreateHangs(t *testing.T) {
 	bubble(t, func(t *testing.T, n *network) {
 		r := standIn(t, n, starrockstest.Config{})
 		r.exec("CREATE DATABASE dau")
-		r.cluster.Inject(starrockstest.Fault{At: starrockstest.AtSQL, Statement: "^CREATE TABLE .*daily`", Times: 2,
-			Do: []starrockstest.Action{starrockstest.Hang()}})
+		r.cluster.Inject(starrockstest.Fault{
+			At: starrockstest.AtSQL, Statement: "^CREATE TABLE .*daily`", Times: 2,
+			Do: []starrockstest.Action{starrockstest.Hang()},
+		})
 		metrics := NewMetrics(nil)
 		hanging := r.table(r.db, func(c *TableConfig) { c.StatementTimeout, c.Metrics = 5*time.Second, metrics })
 		other := r.table(r.db, func(c *TableConfig) { c.Table, c.View = "other", "" })
@@ -359,8 +365,10 @@ func TestTwoWorkersAtOnce(t *testing.T) {
 	bubble(t, func(t *testing.T, n *network) {
 		r := standIn(t, n, starrockstest.Config{AlterDuration: 7 * time.Second})
 		for _, measures := range [][]aggregate.Measure{testMeasures()[:3], testMeasures()} {
-			r.cluster.Inject(starrockstest.Fault{At: starrockstest.AtSQL, Statement: "^(CREATE|ALTER)", Times: starrockstest.Forever,
-				Do: []starrockstest.Action{starrockstest.Sleep(100 * time.Millisecond)}})
+			r.cluster.Inject(starrockstest.Fault{
+				At: starrockstest.AtSQL, Statement: "^(CREATE|ALTER)", Times: starrockstest.Forever,
+				Do: []starrockstest.Action{starrockstest.Sleep(100 * time.Millisecond)},
+			})
 			var wg sync.WaitGroup
 			tables := make([]*Table, 4)
 			errs := make([]error, len(tables))
@@ -443,10 +451,14 @@ func TestForeignTableIsRefused(t *testing.T) {
 		"duplicate key": {"CREATE TABLE dau.daily (dt DATE, pv BIGINT) DUPLICATE KEY(dt) DISTRIBUTED BY HASH(dt)", []string{"key_model "}},
 		"primary key":   {"CREATE TABLE dau.daily (dt DATE NOT NULL, pv BIGINT) PRIMARY KEY(dt) DISTRIBUTED BY HASH(dt)", []string{"key_model "}},
 		"a view":        {"CREATE VIEW dau.daily AS SELECT 1 AS dt", []string{"key_model "}},
-		"other columns": {"CREATE TABLE dau.daily (dt DATE NOT NULL, platform VARCHAR(10) NOT NULL, pv INT SUM) AGGREGATE KEY(dt, platform) DISTRIBUTED BY HASH(platform)",
-			[]string{"type platform", "missing_column order", "missing_column rollcall_source", "missing_column uv", "type pv", "aggregate pv",
+		"other columns": {
+			"CREATE TABLE dau.daily (dt DATE NOT NULL, platform VARCHAR(10) NOT NULL, pv INT SUM) AGGREGATE KEY(dt, platform) DISTRIBUTED BY HASH(platform)",
+			[]string{
+				"type platform", "missing_column order", "missing_column rollcall_source", "missing_column uv", "type pv", "aggregate pv",
 				"nullability pv", "missing_column amount", "missing_column lowest", "missing_column highest", "missing_column rollcall_next_offset",
-				"missing_column rollcall_last_event_ms", "keys "}},
+				"missing_column rollcall_last_event_ms", "keys ",
+			},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, mode := range []Mode{ModeCreate, ModeVerify} {
@@ -490,8 +502,10 @@ func TestOtherModesChangeNothing(t *testing.T) {
 }
 
 func reader() starrockstest.Config {
-	return starrockstest.Config{Users: []starrockstest.User{{Name: "root"},
-		{Name: "loader", Privileges: []starrockstest.Privilege{starrockstest.Insert, starrockstest.Select}}}}
+	return starrockstest.Config{Users: []starrockstest.User{
+		{Name: "root"},
+		{Name: "loader", Privileges: []starrockstest.Privilege{starrockstest.Insert, starrockstest.Select}},
+	}}
 }
 
 // 000-19: rights that are not needed are not missed, and it is said once.
@@ -624,8 +638,10 @@ func TestViewIsKeptInStep(t *testing.T) {
 		require.NoError(t, table.Ensure(t.Context()))
 		r.exec("DROP VIEW dau.daily_view")
 		require.Equal(t, []string{"view daily_view"}, kinds(t, table.Check(t.Context())))
-		rule := r.cluster.Inject(starrockstest.Fault{At: starrockstest.AtSQL, Statement: "^CREATE OR REPLACE VIEW",
-			Do: []starrockstest.Action{starrockstest.SQLError(1064, "not now")}})
+		rule := r.cluster.Inject(starrockstest.Fault{
+			At: starrockstest.AtSQL, Statement: "^CREATE OR REPLACE VIEW",
+			Do: []starrockstest.Action{starrockstest.SQLError(1064, "not now")},
+		})
 		err := table.Ensure(t.Context())
 		require.ErrorContains(t, err, "not now")
 		require.False(t, IsPermanent(err))

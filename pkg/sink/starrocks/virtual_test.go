@@ -134,7 +134,7 @@ func (pipeAddr) String() string  { return "pipe" }
 
 // silent accepts, reads and never answers.
 func silent(c net.Conn) {
-	defer c.Close()
+	defer func() { _ = c.Close() }()
 	buf := make([]byte, 4096)
 	for {
 		if _, err := c.Read(buf); err != nil {
