@@ -410,6 +410,28 @@ func TestSourceWaitsForItsDeadLettersAlone(t *testing.T) {
 	})
 }
 
+func TestMergedBatchWaitsForAllItsDeadLetters(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, newTable(t), nil).run()
+		var gates [3]chan struct{}
+		for i := range gates {
+			gates[i] = make(chan struct{})
+			require.NoError(t, r.f.Offer(r.batch("a", int64(i+1), gates[i], row(1, "x", int64(i+1), 1))))
+		}
+		require.Equal(t, 2, r.f.Status().Queue[0].Batches)
+		close(gates[1])
+		r.at(20 * time.Second)
+		require.Empty(t, r.nexts())
+		close(gates[0])
+		r.at(20 * time.Second)
+		require.Equal(t, "a:1", r.nexts())
+		close(gates[2])
+		r.at(20 * time.Second)
+		require.Equal(t, "a:1 a:3 a:3", r.nexts())
+		require.NoError(t, r.end())
+	})
+}
+
 // A steady trickle of dead letters, each confirmed only after the next batch came, must not keep a source out for ever.
 func TestDeadLettersDoNotStarveASource(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -51,7 +51,7 @@ func drawPlan(t *rapid.T) plan {
 			Source: rapid.IntRange(0, 2).Draw(t, "source"),
 			Keys:   rapid.IntRange(0, 7).Draw(t, "keys"),
 			IDs:    rapid.SampledFrom([]int{0, 1, 3, 40, 300}).Draw(t, "ids"),
-			Gate:   rapid.IntRange(0, 4).Draw(t, "gate") == 0,
+			Gate:   rapid.IntRange(0, 4).Draw(t, "gate") < 2,
 			Wait:   time.Duration(rapid.IntRange(1, 15000).Draw(t, "wait")) * time.Millisecond,
 		}
 	})
