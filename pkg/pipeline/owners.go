@@ -65,23 +65,41 @@ func (s *owners) Revoked(ctx context.Context, ps []source.Partition) {
 			o.cancel()
 		}
 	}
-	if len(gone) > 0 {
-		s.w.flusher.Request()
-		for _, o := range gone {
-			h := o.view.Load().history
-			if h == "" {
-				continue
-			}
-			if err := s.w.flusher.WaitSource(ctx, h); err != nil {
-				s.w.log.Info("a batch of a revoked partition is not durable yet; its offset stays", zap.String("topic", o.p.Topic),
-					zap.Int32("partition", o.p.Partition), zap.Error(err))
-			}
-		}
+	if len(gone) > 0 && !s.isDraining() { // a stop has waited already, and commits by itself
+		s.waitDurable(ctx, gone)
 		if err := s.w.commits.now(ctx, ps); err != nil {
 			s.w.log.Warn("offsets of revoked partitions not committed; the next owner resumes from the table", zap.Error(err))
 		}
 	}
 	s.forget(gone)
+}
+
+// waitDurable waits until what the owners sealed is durable, or for ctx.
+func (s *owners) waitDurable(ctx context.Context, gone []*owner) {
+	s.w.flusher.Request()
+	open := 0
+	var first error
+	for _, o := range gone {
+		h := o.view.Load().history
+		if h == "" {
+			continue
+		}
+		if err := s.w.flusher.WaitSource(ctx, h); err != nil {
+			open++
+			if first == nil {
+				first = err
+			}
+		}
+	}
+	if open > 0 {
+		s.w.log.Info("partitions revoked with rows that are not durable yet; their offsets stay", zap.Int("partitions", open), zap.Error(first))
+	}
+}
+
+func (s *owners) isDraining() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.draining
 }
 
 // Lost implements source.Handler.
