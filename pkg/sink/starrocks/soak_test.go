@@ -47,7 +47,7 @@ func deliver(t testing.TB, c *Client, label string, body sink.Body) (attempts in
 
 // Every load fails at least once in some way, and what is in the table is the truth.
 func TestEveryLoadFailsOnce(t *testing.T) {
-	const loads = 300
+	const loads = 150
 	act := func(a ...starrockstest.Action) []starrockstest.Action { return a }
 	faults := []starrockstest.Fault{
 		{At: starrockstest.AtFE, Path: "_stream_load", Do: act(starrockstest.Reset())},
