@@ -193,7 +193,7 @@ func (r *resumer) decide() Decision {
 // keep: a running partition goes on with its memory unless the log, the live history or the topic is not what it was.
 func (r *resumer) keep() (Decision, bool) {
 	run := r.in.Running
-	if run == nil || r.in.Recreated || run.Position < r.in.Bounds.Start || run.Position > r.limit || r.beyond() > r.limit ||
+	if run == nil || run.History.TopicID != r.id || run.Position < r.in.Bounds.Start || run.Position > r.limit || r.beyond() > r.limit ||
 		r.hasLive && run.History.Less(r.live) {
 		return Decision{}, false
 	}
@@ -340,7 +340,7 @@ func (r *resumer) beyond() int64 {
 	if r.ours || r.foreign && !r.rows {
 		o = max(o, r.c)
 	}
-	if run := r.in.Running; run != nil && !r.in.Recreated {
+	if run := r.in.Running; run != nil && run.History.TopicID == r.id {
 		o = max(o, run.Position)
 	}
 	return o

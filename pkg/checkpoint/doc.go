@@ -17,5 +17,9 @@
 // commit's; rows with next offset 0 are not rows; a commit of another topic id or of a lesser history is no commit; a commit without our
 // metadata is foreign.
 //
+// Limits: a new history trusts that no process of the old one wakes up after the wait (Waits). A truncation that nobody saw is noticed by
+// the log end or by the leader epoch of the commit; if the commit lagged behind T by more than was truncated, and the log has grown beyond T
+// again, it is not. The directory of File knows of a load only after its Save.
+//
 // Everything but the stores and Restorer is free of clocks, goroutines and I/O.
 package checkpoint

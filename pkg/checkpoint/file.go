@@ -200,6 +200,12 @@ func (f *File) Restore(ctx context.Context, h History, from aggregate.Day) (aggr
 // Save merges the rows, whose cut is next, into the history's totals and writes them. After an error the totals are kept, and the next
 // Save writes them as well.
 func (f *File) Save(ctx context.Context, h History, next int64, rows []aggregate.Row) error {
+	for _, r := range rows {
+		if len(r.Dims) != f.cfg.Dimensions || len(r.Cells) != len(f.cfg.Measures) {
+			return fmt.Errorf("save totals of %s: a row has %d dimensions and %d measures, want %d and %d",
+				h, len(r.Dims), len(r.Cells), f.cfg.Dimensions, len(f.cfg.Measures))
+		}
+	}
 	if len(rows) == 0 {
 		return nil // what counted nothing moves no total
 	}

@@ -62,6 +62,7 @@ func TestFileSavesAndRestores(t *testing.T) {
 	save(t, f, h, 20, fileRow(20000, "a", 5, 7), fileRow(20000, "b", 1, 0))
 	save(t, f, h, 30, fileRow(20000, "a", 6, 3), fileRow(20001, "a", 1, 9))
 	require.NoError(t, f.Save(t.Context(), h, 40, nil), "what counted nothing moves no total")
+	require.Error(t, f.Save(t.Context(), h, 40, []aggregate.Row{{Day: 20000}}), "not a row of this table")
 	save(t, f, hist(5, 2), 8, fileRow(19000, "z", 1, 1))
 	other := h
 	other.Partition = 4

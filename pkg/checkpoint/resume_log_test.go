@@ -181,6 +181,11 @@ func TestResumeRunning(t *testing.T) {
 			want: want{Continue, LineRunning, h, 80, false}, more: kept,
 		},
 		{
+			name: "the re-creation was seen to, and is still reported",
+			in:   input(with(commitOf(h, 60, 50), rowsOf(h, 50), rowsOf(h.of(idB, progA), 500)), running(h, 80), func(in *Input) { in.Recreated = true }),
+			want: want{Continue, LineRunning, h, 80, false}, more: kept,
+		},
+		{
 			name: "a greater history lives: resume anew", in: input(with(nil, rowsOf(h, 50), rowsOf(hist(70, 4), 75)), running(h, 80)),
 			want: want{Continue, LineRowsNone, hist(70, 4), 75, true},
 			more: func(t *testing.T, d Decision) { require.Equal(t, []History(nil), d.Overlap) },
