@@ -371,8 +371,10 @@ func TestRestore(t *testing.T) {
 	require.Equal(t, 2, a.Keys(), "a day that cannot change is not kept")
 	require.Equal(t, Delta{Next: 100}, a.Seal(), "nothing is dirty")
 	require.Equal(t, Result{Outcome: Late}, apply(a, event(noon-72*hourMs-1, "")))
-	require.Equal(t, Result{Outcome: Counted}, apply(a, event(noon, `"platform":"ios","amount":9`)))
-	require.Equal(t, []Cell{{}, {Int: 6}, {Int: 950}, {Int: 7}, {Int: 900}, {}}, a.Seal().Rows[0].Cells)
+	require.Equal(t, Result{Outcome: Counted}, apply(a, event(noon-1, `"platform":"ios","amount":9`)))
+	sealed := a.Seal().Rows[0]
+	require.Equal(t, []Cell{{}, {Int: 6}, {Int: 950}, {Int: 7}, {Int: 900}, {}}, sealed.Cells)
+	require.Equal(t, noon, sealed.LastEventMs, "times do not go back, either")
 
 	require.ErrorIs(t, a.Restore(State{Rows: []Row{row(today, 1)}}), ErrState)
 	require.ErrorIs(t, a.Restore(State{Next: -1}), ErrState)

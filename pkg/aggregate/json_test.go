@@ -80,6 +80,8 @@ func TestDecodeRefuses(t *testing.T) {
 	deep := func(n int) string { return `{"q":` + strings.Repeat("[", n-1) + strings.Repeat("]", n-1) + `}` }
 	_, reason := fields(deep(maxDepth), "a")
 	require.Empty(t, reason, "%d deep is allowed", maxDepth)
+	_, reason = fields(strings.Repeat(`{"a":`, maxDepth)+"1"+strings.Repeat("}", maxDepth), "a")
+	require.Empty(t, reason, "%d deep is allowed", maxDepth)
 	objects := strings.Repeat(`{"a":`, maxDepth+1) + "1" + strings.Repeat("}", maxDepth+1)
 	for _, doc := range []string{
 		"", " ", "{", "}", `{"a"`, `{"a":`, `{"a":1`, `{"a":1,`, `{"a":1,}`, `{,}`, `{"a" 1}`, `{a:1}`, `{"a":1}}`, `{"a":1} x`, `{"a":1}{"a":2}`,

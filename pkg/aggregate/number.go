@@ -103,10 +103,10 @@ func (d *decimal) scaled(scale int) (v int64, exact, fits bool) {
 	zeros := d.exp - len(d.frac) + scale + n - 1 - last // to append after the last digit, or digits to cut
 	exact = zeros >= 0
 	if !exact {
-		last += max(zeros, first-1-last)
+		last += zeros // before first if nothing is left
 		zeros = 0
 	}
-	if last-first+1+zeros > 19 && last >= first {
+	if last-first+1+zeros > 19 {
 		return 0, exact, false
 	}
 	var abs uint64 // up to 19 digits fit

@@ -176,6 +176,30 @@ func TestEncodeIsRoaringPerGroup(t *testing.T) {
 	})
 }
 
+func TestHeadersOfFewContainers(t *testing.T) {
+	for containers := range uint64(20) { // the offset header and the bytes of run flags come and go
+		for _, runs := range []bool{false, true} {
+			xs := []uint64{1 << 33}
+			for c := range containers {
+				for i := range uint64(10) {
+					id := c<<16 | i
+					if !runs {
+						id = c<<16 | i*3
+					}
+					xs = append(xs, id)
+				}
+			}
+			enc := Of(xs...).AppendBinary(nil)
+			if len(xs) > 1 {
+				require.Equal(t, roaringEncoding(t, distinct(xs)), enc)
+			}
+			back, err := Decode(enc)
+			require.NoError(t, err)
+			require.Equal(t, distinct(xs), ids(back))
+		}
+	}
+}
+
 // roaringEncoding is the oracle: the same bytes through the Roaring library.
 func roaringEncoding(t require.TestingT, ids []uint64) []byte {
 	groups := map[uint32]*roaring.Bitmap{}
