@@ -95,7 +95,7 @@ func (w *worker) boundedLoop(ctx context.Context) error {
 		case open == 0:
 			return nil
 		}
-		if !ended.IsZero() && time.Since(ended) > limit && w.flusher.Bytes() > 0 {
+		if !ended.IsZero() && time.Since(ended) > limit && !w.flusher.Status().OldestUnfinished.IsZero() {
 			w.fail(exitf(ExitNotDurable, "rows are not durable %s after the input of the bounded run ended", limit))
 		}
 		select {

@@ -84,7 +84,7 @@ func (s *owners) waitDurable(ctx context.Context, gone []*owner) {
 		if h == "" {
 			continue
 		}
-		if err := s.w.flusher.WaitSource(ctx, h); err != nil {
+		if err := s.w.flusher.FlushSource(ctx, h); err != nil {
 			open++
 			if first == nil {
 				first = err
