@@ -222,13 +222,20 @@ type event struct {
 	fe                            int
 }
 
+// hit is one strike of a rule. released is taken together with the count of hits: who waited for the hit may call Release
+// before the hit has come to its Hang.
+type hit struct {
+	rule     *Rule
+	released <-chan struct{}
+}
+
 // take reports whether the rule strikes at this event.
-func (r *Rule) take(ev event) bool {
+func (r *Rule) take(ev event) (hit, bool) {
 	match := r.f.At == ev.at && (r.f.FE == 0 || r.f.FE == ev.fe) && (r.f.User == "" || r.f.User == ev.user) &&
 		(r.label == nil || r.label.MatchString(ev.label)) && (r.table == nil || r.table.MatchString(ev.table)) &&
 		(r.path == nil || r.path.MatchString(ev.path)) && (r.statement == nil || r.statement.MatchString(ev.statement))
 	if !match {
-		return false
+		return hit{}, false
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -237,15 +244,15 @@ func (r *Rule) take(ev event) bool {
 		times = 1
 	}
 	if r.removed || times > 0 && r.hits >= times {
-		return false
+		return hit{}, false
 	}
 	r.matches++
 	if r.matches <= r.f.Skip {
-		return false
+		return hit{}, false
 	}
 	r.hits++
 	r.notify()
-	return true
+	return hit{r, r.released}, true
 }
 
 // faultBook holds the rules in the order of their injection; the first that takes an event decides it.
@@ -254,16 +261,16 @@ type faultBook struct {
 	rules []*Rule
 }
 
-func (b *faultBook) strike(ev event) (*Rule, []Action) {
+func (b *faultBook) strike(ev event) (hit, []Action) {
 	b.mu.Lock()
 	rules := b.rules
 	b.mu.Unlock()
 	for _, r := range rules {
-		if r.take(ev) {
-			return r, r.f.Do
+		if h, ok := r.take(ev); ok {
+			return h, r.f.Do
 		}
 	}
-	return nil, nil
+	return hit{}, nil
 }
 
 // Inject adds a rule. It panics if a pattern does not compile or the point is unknown: a test that injects nothing
@@ -332,22 +339,19 @@ func (a Action) fits(at Point) bool {
 	return false
 }
 
-// hang waits for Release or done.
-func (r *Rule) hang(done ...<-chan struct{}) {
-	r.mu.Lock()
-	r.waiting++
-	released := r.released
-	r.notify()
-	r.mu.Unlock()
-	defer func() {
-		r.mu.Lock()
-		r.waiting--
-		r.mu.Unlock()
-	}()
-	a, b := append(done, nil, nil)[0], append(done, nil, nil)[1]
+// hang waits for Release, or for the cluster's end or the client's going away.
+func (h hit) hang(ctx context.Context, gone <-chan struct{}) {
+	h.rule.count(1)
+	defer h.rule.count(-1)
 	select {
-	case <-released:
-	case <-a:
-	case <-b:
+	case <-h.released:
+	case <-ctx.Done():
+	case <-gone:
 	}
+}
+
+func (r *Rule) count(n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.waiting += n
 }

@@ -236,11 +236,11 @@ func (h *mysqlHandler) execute(conn *mysql.Conn, sql string) (*relation, error) 
 }
 
 func (h *mysqlHandler) strike(conn *mysql.Conn, sql string, at Point) error {
-	rule, actions := h.c.faults.strike(event{at: at, statement: sql, user: conn.User, fe: h.fe.number})
+	struck, actions := h.c.faults.strike(event{at: at, statement: sql, user: conn.User, fe: h.fe.number})
 	for _, a := range actions {
 		switch a.kind {
 		case actHang:
-			rule.hang(h.ctx.Done())
+			struck.hang(h.ctx, nil)
 		case actSleep:
 			timer := time.NewTimer(a.wait)
 			select {

@@ -32,19 +32,19 @@ type outcome struct {
 
 // strike lets the faults at a point happen. A nil error means: go on, as out says.
 func (c *Cluster) strike(ctx context.Context, x *exchange, at Point, out *outcome) error {
-	rule, actions := c.faults.strike(x.event(at))
+	h, actions := c.faults.strike(x.event(at))
 	for _, a := range actions {
-		if err := c.act(ctx, x, at, rule, a, out); err != nil {
+		if err := c.act(ctx, x, at, h, a, out); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (c *Cluster) act(ctx context.Context, x *exchange, at Point, rule *Rule, a Action, out *outcome) error {
+func (c *Cluster) act(ctx context.Context, x *exchange, at Point, h hit, a Action, out *outcome) error {
 	switch a.kind {
 	case actHang, actSleep:
-		return c.pause(ctx, x, at, rule, a)
+		return c.pause(ctx, x, at, h, a)
 	case actReset:
 		return x.reset()
 	case actClose:
@@ -103,7 +103,7 @@ func (c *Cluster) act(ctx context.Context, x *exchange, at Point, rule *Rule, a 
 }
 
 // pause hangs or sleeps. Before the body is read a client that goes away ends it, and the request.
-func (c *Cluster) pause(ctx context.Context, x *exchange, at Point, rule *Rule, a Action) error {
+func (c *Cluster) pause(ctx context.Context, x *exchange, at Point, h hit, a Action) error {
 	var gone <-chan struct{}
 	if !x.bodyRead && (at == AtFE || at == AtHeader || at == AtBegun) {
 		ch, stop := x.whileConnected()
@@ -111,7 +111,7 @@ func (c *Cluster) pause(ctx context.Context, x *exchange, at Point, rule *Rule, 
 		gone = ch
 	}
 	if a.kind == actHang {
-		rule.hang(ctx.Done(), gone)
+		h.hang(ctx, gone)
 	} else {
 		timer := time.NewTimer(a.wait)
 		defer timer.Stop()
