@@ -23,11 +23,14 @@ func TestSegmentsAgainstTime(t *testing.T) {
 			s := segmentAt(loc, year2000Ms)
 			for s.end < 1_900_000_000_000 { // 2030
 				for _, ms := range []int64{s.start, s.start + (s.end-s.start)/2, s.end - 1} {
-					require.Equal(t, civil(loc, ms), s.day, ms)
-					require.Equal(t, s, segmentAt(loc, ms))
+					if day := civil(loc, ms); day != s.day || segmentAt(loc, ms) != s {
+						t.Fatalf("%d is %s, not %s", ms, day, s.day)
+					}
 				}
 				next := segmentAt(loc, s.end)
-				require.Equal(t, s.end, next.start, "no gap and no overlap")
+				if next.start != s.end {
+					t.Fatalf("gap or overlap at %d", s.end)
+				}
 				s = next
 			}
 		})
