@@ -26,11 +26,12 @@ type Discoverer struct {
 
 	// Owned by whoever holds the turn.
 	view    *view
-	cluster string          // pinned id
-	failing map[string]bool // addresses whose last try failed
-	moved   *transition     // a breaker transition that is not logged yet
-	said    said            // what has been logged and not ended
-	started time.Time       // of the last round
+	cluster string            // pinned id
+	failing map[string]bool   // addresses whose last try failed
+	names   map[string]string // who answers at an address, as answers call themselves
+	moved   *transition       // a breaker transition that is not logged yet
+	said    said              // what has been logged and not ended
+	started time.Time         // of the last round
 
 	mu     sync.Mutex
 	snap   *Snapshot
@@ -51,7 +52,7 @@ func New(c Config) (*Discoverer, error) {
 	}
 	d := &Discoverer{
 		s: s, asker: a, kick: make(chan struct{}, 1), turn: make(chan struct{}, 1),
-		view: newView(s.GoneConfirmations, s.Topics), cluster: s.ClusterID, failing: map[string]bool{},
+		view: newView(s.GoneConfirmations, s.Topics), cluster: s.ClusterID, failing: map[string]bool{}, names: map[string]string{},
 		status: Status{Breaker: breakerName(gobreaker.StateClosed)},
 	}
 	d.breaker = gobreaker.NewCircuitBreaker[*answer](gobreaker.Settings{
@@ -233,32 +234,29 @@ func (d *Discoverer) guarded(ctx context.Context, hedge time.Duration) (*answer,
 
 // walk asks the brokers, once.
 func (d *Discoverer) walk(ctx context.Context, hedge time.Duration) (*answer, error) {
-	p := plan{clusterID: d.cluster, hedge: hedge}
+	p := plan{clusterID: d.cluster, hedge: hedge, rank: d.ranking()}
 	if snap := d.view.snap; snap != nil {
 		p.brokers = snap.Brokers
 		p.known = sortedKeys(maps.Keys(snap.Topics))
+	} else {
+		// What to begin with is worth asking everybody for: the first to answer may be the one that lags or is another cluster's.
+		p.enough = d.view.plain
 	}
-	p.rank = d.ranking(p.brokers)
 	w := &walk{asker: d.asker, plan: p}
 	a, err := w.run(ctx)
 	if !errors.Is(err, errEnded) {
-		d.remember(w)
+		d.remember(w, a)
 	}
 	return a, err
 }
 
 // ranking puts those that failed last time behind the others, and behind them those that have already had their say about what is to be
 // confirmed.
-func (d *Discoverer) ranking(brokers []Broker) func(addr string) int {
+func (d *Discoverer) ranking() func(addr string) int {
 	asked := d.view.asked()
-	for _, b := range brokers {
-		if asked[nodeName(b.ID)] {
-			asked[b.Addr] = true
-		}
-	}
 	return func(addr string) int {
 		switch {
-		case asked[addr]:
+		case asked[d.names[addr]]:
 			return 2
 		case d.failing[addr]:
 			return 1
@@ -268,12 +266,24 @@ func (d *Discoverer) ranking(brokers []Broker) func(addr string) int {
 	}
 }
 
-// remember keeps who failed, for the order of the next round. Addresses that are no candidates any more are forgotten.
-func (d *Discoverer) remember(w *walk) {
+// remember keeps who failed and who is who, for the order of the next round. Addresses that are no candidates any more are forgotten. a is the
+// round's answer, nil if there was none.
+func (d *Discoverer) remember(w *walk, a *answer) {
 	for _, addr := range w.poor() {
 		d.failing[addr] = true
 	}
-	maps.DeleteFunc(d.failing, func(addr string, _ bool) bool { return !w.seen[addr] || addr == w.good })
+	maps.DeleteFunc(d.failing, func(addr string, _ bool) bool { return !w.seen[addr] || slices.Contains(w.good, addr) })
+	maps.DeleteFunc(d.names, func(addr, _ string) bool { return !w.seen[addr] })
+	for addr := range w.seen {
+		if d.names[addr] == "" {
+			d.names[addr] = addr
+		}
+	}
+	if a != nil {
+		for _, b := range a.brokers {
+			d.names[b.Addr] = nodeName(b.ID)
+		}
+	}
 }
 
 func (d *Discoverer) takeTurn() error {

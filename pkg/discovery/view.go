@@ -115,6 +115,17 @@ func (ap *application) first() error {
 	return nil
 }
 
+// plain says whether a first answer would be taken at its word.
+func (v *view) plain(a *answer) bool {
+	for _, name := range v.names {
+		if ta := a.topics[name]; ta.verdict != present {
+			return false
+		}
+	}
+	ap := &application{view: v, a: a}
+	return len(ap.odd()) == 0
+}
+
 // never finds configured topics with a verdict that makes a start useless, if it stays.
 func (ap *application) never(what verdict, kind suspectKind, why error) error {
 	var topics []string

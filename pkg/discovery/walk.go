@@ -17,6 +17,8 @@ type plan struct {
 	known     []string // topics a pattern found before
 	brokers   []Broker // of the last snapshot
 	hedge     time.Duration
+	// enough says whether an answer ends the round. Others are asked too otherwise, and the first answer is taken if none is enough. nil: any.
+	enough func(*answer) bool
 	// rank orders addresses: lower is asked earlier.
 	rank func(addr string) int
 }
@@ -36,7 +38,8 @@ type walk struct {
 	resolving int
 	inFlight  map[string]time.Time // addresses being tried, since when
 	causes    []Cause
-	good      string // the address that answered
+	good      []string // addresses that answered
+	fallback  *answer  // the first answer that was not enough
 }
 
 type lookup struct {
@@ -55,6 +58,26 @@ type outcome struct {
 
 // run returns the first good answer, a RoundError with what each broker did, or errEnded if ctx ended.
 func (w *walk) run(ctx context.Context) (*answer, error) {
+	a, err := w.loop(ctx)
+	if cause := ended(ctx); err != nil && cause != nil {
+		// Tries fail when the round is cancelled, and may do so before the loop sees it: nobody's fault.
+		return nil, fmt.Errorf("%w: %w", errEnded, cause)
+	}
+	return a, err
+}
+
+// ended is why ctx is over, nil if it is not. Connections watch a deadline with clocks of their own, so it counts as soon as it has passed.
+func ended(ctx context.Context) error {
+	if cause := context.Cause(ctx); cause != nil {
+		return cause
+	}
+	if at, ok := ctx.Deadline(); ok && !time.Now().Before(at) {
+		return context.DeadlineExceeded
+	}
+	return nil
+}
+
+func (w *walk) loop(ctx context.Context) (*answer, error) {
 	begin := time.Now()
 	tctx, cancel := context.WithTimeout(ctx, w.asker.s.Timeout)
 	defer w.wg.Wait() // after cancel: tries and look-ups end with the context
@@ -80,36 +103,51 @@ func (w *walk) run(ctx context.Context) (*answer, error) {
 			timer.Reset(w.plan.hedge)
 		}
 		if len(w.inFlight) == 0 && w.resolving == 0 && len(w.queue) == 0 {
-			return nil, w.fail(begin, nil)
+			return w.exhausted(begin, nil)
 		}
 		select {
 		case l := <-w.found:
 			w.resolved(l)
 		case o := <-w.tried:
-			delete(w.inFlight, o.c.addr)
-			if o.err == nil {
-				w.good = o.c.addr
+			if w.finished(o) {
 				return o.a, nil
 			}
-			w.causes = append(w.causes, Cause{Broker: o.c.addr, Elapsed: o.elapsed, Err: o.err})
 			ready = true
 		case <-timer.C:
 			ready = true
 			timer.Reset(w.plan.hedge)
 		case <-tctx.Done():
-			if ctx.Err() != nil { // cancelled from outside: nobody's fault
-				return nil, fmt.Errorf("%w: %w", errEnded, context.Cause(ctx))
-			}
-			return nil, w.fail(begin, context.DeadlineExceeded)
+			return w.exhausted(begin, context.DeadlineExceeded)
 		}
 	}
 }
 
-func (w *walk) fail(begin time.Time, ctxErr error) error {
+// finished takes the outcome of a try and says whether the round is over.
+func (w *walk) finished(o outcome) bool {
+	delete(w.inFlight, o.c.addr)
+	if o.err != nil {
+		w.causes = append(w.causes, Cause{Broker: o.c.addr, Elapsed: o.elapsed, Err: o.err})
+		return false
+	}
+	w.good = append(w.good, o.c.addr)
+	if w.plan.enough == nil || w.plan.enough(o.a) {
+		return true
+	}
+	if w.fallback == nil {
+		w.fallback = o.a
+	}
+	return false
+}
+
+// exhausted ends a round in which nobody gave an answer that was enough.
+func (w *walk) exhausted(begin time.Time, ctxErr error) (*answer, error) {
+	if w.fallback != nil {
+		return w.fallback, nil
+	}
 	for addr, since := range w.inFlight { // the budget ran out before they could fail by themselves
 		w.causes = append(w.causes, Cause{Broker: addr, Elapsed: time.Since(since), Err: &tryError{"try", context.DeadlineExceeded}})
 	}
-	return &RoundError{Causes: w.causes, Elapsed: time.Since(begin), Budget: w.asker.s.Timeout, ctx: ctxErr}
+	return nil, &RoundError{Causes: w.causes, Elapsed: time.Since(begin), Budget: w.asker.s.Timeout, ctx: ctxErr}
 }
 
 // poor are the addresses that failed, and those that were slow to answer when another one did.
