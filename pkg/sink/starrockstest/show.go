@@ -63,6 +63,11 @@ func (e *engine) execShow(st *statement) (*relation, error) {
 	case p.accept("ALTER", "TABLE", "COLUMN"):
 		return e.showFrom(st, e.showAlter)
 	case p.accept("TRANSACTION"):
+		for i, t := range p.toks { // WHERE id = N means the TransactionId column.
+			if t.is("id") {
+				p.toks[i].text = "TransactionId"
+			}
+		}
 		return e.showFrom(st, e.showTransactions)
 	case p.accept("PARTITIONS"):
 		return e.showPartitions(st)

@@ -158,11 +158,14 @@ const (
 func (p *parser) expr() (expr, error) { return p.exprAt(precOr) }
 
 func (p *parser) exprAt(prec int) (expr, error) {
+	var l expr
+	var err error
 	if prec <= precNot && (p.accept("NOT") || p.accept("!")) {
-		e, err := p.exprAt(precNot)
-		return notExpr{e}, err
+		l, err = p.exprAt(precNot)
+		l = notExpr{l}
+	} else {
+		l, err = p.unary()
 	}
-	l, err := p.unary()
 	for err == nil {
 		op, opPrec := p.operator()
 		if opPrec == 0 || opPrec < prec {
