@@ -56,6 +56,8 @@ func (s *Source) options(ctx context.Context, sess *session) []kgo.Opt {
 		kgo.FetchMaxBytes(c.FetchMaxBytes),
 		kgo.FetchMaxPartitionBytes(c.FetchMaxPartitionBytes),
 		kgo.FetchIsolationLevel(kgo.ReadUncommitted()),
+		// Errors that metadata may cure come to us as well: the client would ask again at once, for as long as they last.
+		kgo.KeepRetryableFetchErrors(),
 		kgo.KeepControlRecords(), // positions move with them, also past an aborted tail
 		// No silent reset: a position outside the log is an error of the partition. The start is never used, see positions.
 		kgo.ConsumeStartOffset(kgo.NewOffset().AtStart()),

@@ -9,12 +9,13 @@ import (
 	"go.uber.org/zap"
 )
 
-// trouble is an error that repeats until something outside changes. It is said once, and over when a while passed without it. One of a
+// trouble is an error that repeats until something outside changes. It is said once, and over when a while passed without it; what the first tries may cure is not said at all. One of a
 // partition is paced by pausing the partition, and is over when records flow as well. Source.mu guards it. The key is a partition, a whole
 // topic (partition -1), or the whole client (no topic).
 type trouble struct {
 	kind  EventKind
 	tries int
+	said  bool
 	// retryAt is when the partition is fetched again; zero while it is being fetched.
 	retryAt time.Time
 	// quietAt is when the trouble is over unless the error comes back; zero if only records end it.
@@ -31,6 +32,19 @@ const (
 	forgetAfter = 90 * time.Second
 )
 
+// sayAfter is the number of tries in a row that make a trouble worth saying: a leader that moves is found at the first or second, and a
+// topic that was just created is not known to all brokers at once.
+func sayAfter(kind EventKind) int {
+	switch kind {
+	case EventLeader:
+		return 3
+	case EventUnknownTopicID:
+		return 4
+	default:
+		return 1
+	}
+}
+
 func recoveredEvent(p Partition) Event {
 	return Event{Kind: EventRecovered, Partition: p, From: -1, To: -1, Divergence: -1}
 }
@@ -46,8 +60,7 @@ func (s *Source) trouble(p Partition, kind EventKind, to int64, err error) {
 		return
 	}
 	t := s.troubles[p]
-	said := t != nil && t.kind == kind
-	if !said {
+	if t == nil || t.kind != kind {
 		t = &trouble{kind: kind}
 		s.troubles[p] = t
 	}
@@ -59,7 +72,8 @@ func (s *Source) trouble(p Partition, kind EventKind, to int64, err error) {
 		t.quietAt = now.Add(quiet)
 	}
 	var events []Event
-	if !said {
+	if !t.said && t.tries >= sayAfter(kind) {
+		t.said = true
 		events = s.addressLocked(p, Event{Kind: kind, To: to, Divergence: -1, Err: err})
 	}
 	s.mu.Unlock()
@@ -135,12 +149,16 @@ func (s *Source) commitReadable(ctx context.Context, p Partition) {
 // overLocked ends a trouble and makes the events that say so; a partition whose topic is still in trouble has not recovered. Source.mu is
 // held.
 func (s *Source) overLocked(p Partition) []Event {
-	if s.troubles[p] == nil {
+	t := s.troubles[p]
+	if t == nil {
 		return nil
 	}
 	delete(s.troubles, p)
 	if st := s.parts[p]; st != nil {
 		s.resumeLocked(st, reasonRetry)
+	}
+	if !t.said {
+		return nil
 	}
 	events := s.addressLocked(p, recoveredEvent(p))
 	return slices.DeleteFunc(events, func(e Event) bool {
