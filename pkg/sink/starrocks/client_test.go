@@ -191,6 +191,24 @@ func TestDirectBackEndMayWork(t *testing.T) {
 	})
 }
 
+// Whoever got the whole body may have loaded it: no other front end is asked within the attempt.
+func TestLostBodyEndsTheAttempt(t *testing.T) {
+	bubble(t, func(t *testing.T, n *network) {
+		n.http("be1:8040", func(w http.ResponseWriter, r *http.Request) {
+			_, _ = discard(r)
+			panic(http.ErrAbortHandler)
+		})
+		n.http("fe2:8030", reply(success("L", 1)))
+		c := newClient(t, testConfig(n, "http://be1:8040", "http://fe2:8030"))
+		body := testBody(t, c)
+		rep := c.Load(t.Context(), "L", body)
+		require.Equal(t, sink.OutcomeUnknown, rep.Outcome)
+		require.Equal(t, ReasonNoReply, rep.Reason)
+		require.Equal(t, []string{"be1:8040"}, n.dialled())
+		requireDone(t, c.Load(t.Context(), "L", body))
+	})
+}
+
 func TestDeadBackEndIsLeftToTheNextAttempt(t *testing.T) {
 	bubble(t, func(t *testing.T, n *network) {
 		n.http("be2:8040", reply(success("L", 1)))
@@ -267,6 +285,10 @@ func TestBrokenOff(t *testing.T) {
 				}
 			}
 		}, sink.OutcomeUnknown, ReasonGarbled, deadline},
+		"reply and then blanks": {func(c net.Conn) {
+			_, _ = io.CopyN(io.Discard, ask(c), big)
+			_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n"+success("L", 1)+strings.Repeat(" ", 2*defaultMaxResponse))
+		}, sink.OutcomeUnknown, ReasonGarbled, 0},
 		"reply without end": {func(c net.Conn) {
 			_, _ = io.CopyN(io.Discard, ask(c), big)
 			_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\n\r\n")

@@ -75,9 +75,6 @@ func (t *Table) create(ctx context.Context, f found) (found, error) {
 		}
 	}
 	failure := t.exec(ctx, opCreateTable, "create table "+t.cfg.Table, t.DDL())
-	if IsPermanent(failure) {
-		return found{}, failure
-	}
 	f, err := t.inspect(ctx)
 	switch {
 	case err != nil:
@@ -95,9 +92,6 @@ func (t *Table) create(ctx context.Context, f found) (found, error) {
 func (t *Table) createDatabase(ctx context.Context) error {
 	name := t.cfg.Database
 	failure := t.exec(ctx, opCreateDatabase, "create database "+name, "CREATE DATABASE IF NOT EXISTS "+quote(name))
-	if IsPermanent(failure) {
-		return failure
-	}
 	exists, err := t.databaseExists(ctx)
 	switch {
 	case err != nil:
@@ -140,9 +134,6 @@ func (t *Table) addColumns(ctx context.Context) ([]DifferenceItem, error) {
 func (t *Table) addColumn(ctx context.Context, s columnSpec, last int64) error {
 	what := fmt.Sprintf("add column %s to table %s", s.name, t.cfg.Table)
 	failure := t.exec(ctx, opAddColumn, what, t.addColumnDDL(s))
-	if IsPermanent(failure) {
-		return failure
-	}
 	for ; ; t.pause(ctx, t.cfg.AlterPoll) {
 		if ctx.Err() != nil {
 			return fmt.Errorf("%s: %w", what, errors.Join(failure, context.Cause(ctx)))

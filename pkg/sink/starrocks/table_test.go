@@ -215,6 +215,31 @@ func TestWaiterMayLeave(t *testing.T) {
 	})
 }
 
+// A look does not take over what other work came to, and the other way round; it waits and does its own.
+func TestOtherWorkIsWaitedFor(t *testing.T) {
+	bubble(t, func(t *testing.T, n *network) {
+		table := standIn(t, n, starrockstest.Config{}).table(nil, nil)
+		var wg sync.WaitGroup
+		var first, second error
+		running := 0
+		work := func(err error) func(context.Context) error {
+			return func(context.Context) error {
+				running++
+				require.Equal(t, 1, running, "one piece of work at a time")
+				time.Sleep(time.Second)
+				running--
+				return err
+			}
+		}
+		wg.Go(func() { first = table.share(t.Context(), "ensure", work(errTest)) })
+		synctest.Wait()
+		wg.Go(func() { second = table.share(t.Context(), "check", work(nil)) })
+		wg.Wait()
+		require.ErrorIs(t, first, errTest)
+		require.NoError(t, second)
+	})
+}
+
 func TestPanicReachesWaiters(t *testing.T) {
 	bubble(t, func(t *testing.T, n *network) {
 		table := standIn(t, n, starrockstest.Config{}).table(nil, nil)
@@ -323,8 +348,13 @@ func TestCancelledJob(t *testing.T) {
 		require.ErrorContains(t, err, "add column highest")
 		require.ErrorContains(t, err, "schema change timed out")
 		require.False(t, IsPermanent(err))
+		// What the old job died of is not what a statement is refused for.
+		r.cluster.Inject(starrockstest.Fault{At: starrockstest.AtSQL, Statement: "^ALTER", Do: []starrockstest.Action{starrockstest.SQLError(1064, "not today")}})
+		err = table.Ensure(t.Context())
+		require.ErrorContains(t, err, "not today")
+		require.NotContains(t, err.Error(), "timed out")
 		require.NoError(t, table.Ensure(t.Context()))
-		require.Equal(t, 2, r.statements(alterTable))
+		require.Equal(t, 3, r.statements(alterTable))
 	})
 }
 
