@@ -239,6 +239,10 @@ func TestPartitionWithoutALeader(t *testing.T) {
 				}
 				time.Sleep(time.Minute)
 				before := m.notes.at(part(0))
+				require.Len(t, m.notes.of(EventLeader), 1)
+				require.Equal(t, part(0), m.notes.of(EventLeader)[0].Partition)
+				require.Empty(t, m.notes.of(EventRecovered))
+				require.Equal(t, "leader", m.Status().Partitions[0].Trouble)
 				// The others are written to: a producer would wait for the leader of the first.
 				w.produce(topic, 5, 1, 2)
 				w.eventually(5*time.Second, "the others", func() bool { return m.notes.at(part(1)) == 10 && m.notes.at(part(2)) == 10 })
@@ -247,6 +251,7 @@ func TestPartitionWithoutALeader(t *testing.T) {
 				w.eventually(10*time.Second, "back", func() bool { return m.notes.at(part(0)) == 10 })
 				require.Equal(t, sequence(0, 10), m.notes.read(part(0)))
 				require.LessOrEqual(t, before, int64(5))
+				require.Len(t, m.notes.of(EventRecovered), 1)
 				require.Zero(t, m.Status().Rebuilds)
 			})
 		})

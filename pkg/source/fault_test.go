@@ -295,6 +295,25 @@ func TestStalledClientIsReplaced(t *testing.T) {
 	})
 }
 
+// A client that keeps asking the wrong broker, while the right one answers, is replaced too.
+func TestClientThatAsksTheWrongBrokerIsReplaced(t *testing.T) {
+	inBubble(t, 1, func(t *testing.T, w *world) {
+		w.produce(topic, 5, 0)
+		m := w.join(nil)
+		defer m.leave()
+		w.eventually(5*time.Second, "records", func() bool { return m.notes.at(part(0)) == 5 })
+		h := w.kafka.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Fetch}, Err: kerr.NotLeaderForPartition, Count: -1})
+		w.produce(topic, 5, 0)
+		time.Sleep(50 * time.Second)
+		require.Zero(t, m.Status().Rebuilds)
+		require.LessOrEqual(t, h.Hits(), 40, "paced")
+		time.Sleep(20 * time.Second)
+		require.Equal(t, 1, m.Status().Rebuilds)
+		h.Remove()
+		w.eventually(20*time.Second, "records", func() bool { return m.notes.at(part(0)) == 10 })
+	})
+}
+
 // What replacing does not cure is not tried again and again.
 func TestStallsAreBackedOff(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, w *world) {

@@ -97,7 +97,9 @@ func (s *Source) resumeLocked(st *partState, reason string) {
 	if len(st.reasons) > 0 {
 		return
 	}
-	st.progress = time.Now()
+	if reason != reasonRetry {
+		st.progress = time.Now()
+	}
 	if s.client != nil {
 		s.client.ResumeFetchPartitions(clientMap([]Partition{st.p}))
 	}

@@ -16,14 +16,14 @@ type stall struct {
 	until time.Time
 }
 
-// watch looks for partitions that are fetched and deliver nothing, asks in the background whether there is something to read, and has the
-// client replaced if so while the leader answers. Source.mu guards what it remembers.
+// watch looks for partitions that should deliver and do not, asks in the background whether there is something to read, and has the client
+// replaced if so while the leader answers. Source.mu guards what it remembers.
 func (s *Source) watch(ctx context.Context) {
 	now := time.Now()
 	var silent []Partition
 	s.mu.Lock()
 	for p, st := range s.parts {
-		if len(st.reasons) == 0 && st.start == nil && now.Sub(st.progress) >= s.cfg.StallTimeout {
+		if s.shouldDeliverLocked(st) && now.Sub(st.progress) >= s.cfg.StallTimeout {
 			st.progress = now // asked once per timeout
 			silent = append(silent, p)
 		}
@@ -43,6 +43,20 @@ func (s *Source) watch(ctx context.Context) {
 			}
 		}
 	})
+}
+
+// shouldDeliverLocked reports whether nothing but the client and the leader keep a partition's records back: it is fetched, or would be but
+// for errors of its leader. Source.mu is held.
+func (s *Source) shouldDeliverLocked(st *partState) bool {
+	if st.start != nil {
+		return false
+	}
+	for reason := range st.reasons {
+		if t := s.troubles[st.p]; reason != reasonRetry || t == nil || t.kind != EventLeader {
+			return false
+		}
+	}
+	return true
 }
 
 type mark struct {
@@ -67,7 +81,7 @@ func (s *Source) stalledAt(p Partition, at mark) {
 	now := time.Now()
 	s.mu.Lock()
 	st := s.ownedLocked(p, at.generation)
-	if st == nil || st.next != at.next || len(st.reasons) > 0 {
+	if st == nil || st.next != at.next || !s.shouldDeliverLocked(st) {
 		s.mu.Unlock()
 		return
 	}
