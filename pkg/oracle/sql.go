@@ -12,7 +12,7 @@ func Query(ctx context.Context, db *sql.DB, view string) ([]Row, error) {
 	if err != nil {
 		return nil, fmt.Errorf("query the view: %w", err)
 	}
-	defer rows.Close()
+	defer rows.Close() //nolint:errcheck // rows.Err tells
 	var out []Row
 	for rows.Next() {
 		var r Row

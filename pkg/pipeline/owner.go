@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kgo"
 	"go.uber.org/zap"
 
 	"rollcall/pkg/aggregate"
@@ -62,6 +63,7 @@ type owner struct {
 	stopAt     int64 // KAFKA_STOP as an offset; records from here on are not ours
 	stopped    error // why the partition takes no more records
 	logs       outcomeLog
+	now        int64 // the wall clock when the chunk's turn came, Unix ms
 	firstMs    int64 // record time of the oldest record applied and not sealed, 0 if none
 }
 
@@ -277,57 +279,67 @@ func (o *owner) apply(c *source.Chunk) {
 	if o.stopped != nil || o.misses(c) {
 		return
 	}
-	var n [aggregate.Reread + 1]int
-	var bytes int64
-	now := time.Now().UnixMilli()
-	lastMs := int64(0)
-	reached := false
+	o.now = time.Now().UnixMilli()
+	var t tally
 	for _, r := range c.Records {
 		if o.stopAt >= 0 && r.Offset >= o.stopAt {
-			reached = true
+			t.reached = true
 			break
 		}
 		if r.Attrs.IsControl() {
 			o.agg.Skip(r.Offset + 1)
 			continue
 		}
-		ts := r.Timestamp.UnixMilli()
-		res := o.agg.Apply(aggregate.Record{Offset: r.Offset, TimestampMs: ts, Value: r.Value}, now)
-		n[res.Outcome]++
-		if res.Outcome == aggregate.Reread {
-			continue
-		}
-		if o.firstMs == 0 {
-			o.firstMs = ts
-		}
-		o.epoch, lastMs = r.LeaderEpoch, ts
-		bytes += int64(len(r.Key) + len(r.Value))
-		bad := res.Outcome == aggregate.Bad
-		if bad {
-			o.deadLetter(r, res.Reason)
-		}
-		if res.Outcome != aggregate.Counted {
-			o.logs.note(o, r, res)
-		}
-		o.window.add(bad || res.Outcome == aggregate.Future)
+		o.applyRecord(r, &t)
 		if o.window.exceeds(o.w.opt.maxBad()) {
 			o.halt(fmt.Errorf("more than %.0f %% of the last %d records are bad or in the future (DEADLETTER_MAX_RATIO): the producer or the settings have changed; mend them and restart, the partition re-reads from its committed offset",
 				o.w.opt.maxBad()*100, ratioSize))
 			break
 		}
 	}
-	if !reached && o.stopped == nil {
+	if !t.reached && o.stopped == nil {
 		next := c.Next
 		if o.stopAt >= 0 {
 			next = min(next, o.stopAt)
 		}
 		o.agg.Skip(next)
 	}
-	o.count(n, bytes)
-	if o.stopAt >= 0 && (reached || o.agg.Next() >= o.stopAt) {
+	o.count(&t)
+	if o.stopAt >= 0 && (t.reached || o.agg.Next() >= o.stopAt) {
 		o.finish()
 	}
-	o.publish(lastMs)
+	o.publish(t.lastMs)
+}
+
+// tally is what became of one chunk.
+type tally struct {
+	outcomes [aggregate.Reread + 1]int
+	bytes    int64
+	lastMs   int64 // record time of the last record applied
+	reached  bool  // the end of a bounded run is in the chunk
+}
+
+// applyRecord counts one record.
+func (o *owner) applyRecord(r *kgo.Record, t *tally) {
+	ts := r.Timestamp.UnixMilli()
+	res := o.agg.Apply(aggregate.Record{Offset: r.Offset, TimestampMs: ts, Value: r.Value}, o.now)
+	t.outcomes[res.Outcome]++
+	if res.Outcome == aggregate.Reread {
+		return
+	}
+	if o.firstMs == 0 {
+		o.firstMs = ts
+	}
+	o.epoch, t.lastMs = r.LeaderEpoch, ts
+	t.bytes += int64(len(r.Key) + len(r.Value))
+	bad := res.Outcome == aggregate.Bad
+	if bad {
+		o.deadLetter(r, res.Reason)
+	}
+	if res.Outcome != aggregate.Counted {
+		o.logs.note(o, r, res)
+	}
+	o.window.add(bad || res.Outcome == aggregate.Future)
 }
 
 // misses reports whether records are missing between the position and the chunk. It cannot be as long as source and owner agree; if it
@@ -346,17 +358,17 @@ func (o *owner) misses(c *source.Chunk) bool {
 }
 
 // count moves the counters once for the whole chunk, so that "read" and its outcomes agree at every scrape.
-func (o *owner) count(n [aggregate.Reread + 1]int, bytes int64) {
+func (o *owner) count(t *tally) {
 	read := 0
 	for out := aggregate.Counted; out <= aggregate.Bad; out++ {
-		if n[out] > 0 {
-			o.counters.outcomes[out].Add(float64(n[out]))
-			read += n[out]
+		if n := t.outcomes[out]; n > 0 {
+			o.counters.outcomes[out].Add(float64(n))
+			read += n
 		}
 	}
 	o.counters.records.Add(float64(read))
-	o.w.metrics.bytes.WithLabelValues().Add(float64(bytes))
-	o.w.metrics.reread.Add(float64(n[aggregate.Reread]))
+	o.w.metrics.bytes.WithLabelValues().Add(float64(t.bytes))
+	o.w.metrics.reread.Add(float64(t.outcomes[aggregate.Reread]))
 	o.w.metrics.countStats(o.w.program, o.agg.TakeStats())
 }
 

@@ -12,15 +12,15 @@ import (
 type BlockReason string
 
 const (
-	// BlockRefused: the server refuses rows, or loads other numbers of rows than were sent: the table is not as expected.
+	// BlockRefused means: the server refuses rows, or loads other numbers of rows than were sent: the table is not as expected.
 	BlockRefused BlockReason = "refused"
-	// BlockPermanent: somebody has to change something (rights, table, settings).
+	// BlockPermanent means: somebody has to change something (rights, table, settings).
 	BlockPermanent BlockReason = "permanent"
-	// BlockTooLarge: the totals of one source are over the server's limit and cannot be split.
+	// BlockTooLarge means: the totals of one source are over the server's limit and cannot be split.
 	BlockTooLarge BlockReason = "too_large"
-	// BlockUnencodable: a source has a row that cannot be represented; other sources go on.
+	// BlockUnencodable means: a source has a row that cannot be represented; other sources go on.
 	BlockUnencodable BlockReason = "unencodable"
-	// BlockFailing: several attempts in a row failed or stayed unknown; the target is away or overloaded.
+	// BlockFailing means: several attempts in a row failed or stayed unknown; the target is away or overloaded.
 	BlockFailing BlockReason = "failing"
 )
 

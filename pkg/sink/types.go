@@ -58,11 +58,11 @@ type Body struct {
 type Outcome uint8
 
 const (
-	// OutcomeDone: the server said that the load is committed.
+	// OutcomeDone means: the server said that the load is committed.
 	OutcomeDone Outcome = iota + 1
-	// OutcomeFailed: the server said that nothing was loaded.
+	// OutcomeFailed means: the server said that nothing was loaded.
 	OutcomeFailed
-	// OutcomeUnknown: no answer, or none that says either. Ask for the label's state, or resend the same body under the same label.
+	// OutcomeUnknown means: no answer, or none that says either. Ask for the label's state, or resend the same body under the same label.
 	OutcomeUnknown
 )
 
@@ -70,15 +70,15 @@ const (
 type Class uint8
 
 const (
-	// ClassTransient: try again; the zero value, since what is not classified is retried.
+	// ClassTransient means: try again; the zero value, since what is not classified is retried.
 	ClassTransient Class = iota
-	// ClassPermanent: somebody has to change something (rights, table, settings); retried slowly while running.
+	// ClassPermanent means: somebody has to change something (rights, table, settings); retried slowly while running.
 	ClassPermanent
-	// ClassOverload: the server asks for fewer or later loads (too many versions, running-transaction limit, memory).
+	// ClassOverload means: the server asks for fewer or later loads (too many versions, running-transaction limit, memory).
 	ClassOverload
-	// ClassRefused: the server refused rows of the load (filtered rows, row counts that differ): the table is not as expected.
+	// ClassRefused means: the server refused rows of the load (filtered rows, row counts that differ): the table is not as expected.
 	ClassRefused
-	// ClassTooLarge: the body is over a limit of the server or of a proxy; smaller loads may pass.
+	// ClassTooLarge means: the body is over a limit of the server or of a proxy; smaller loads may pass.
 	ClassTooLarge
 )
 
