@@ -389,16 +389,11 @@ func timeFunc(name string, a []any) (any, bool, error) {
 		return int64(at[0].Sub(at[1]).Hours() / 24), true, nil
 	case len(a) == 2 && name == "date_trunc":
 		unit, _ := a[0].(string)
-		layout := map[string]string{
-			"year": "2006-01-01 00:00:00", "month": "2006-01-01 00:00:00", "day": "2006-01-02 00:00:00", "hour": "2006-01-02 15:00:00",
-		}[strings.ToLower(unit)]
-		if layout == "" {
+		keep := map[string]int{"year": 4, "month": 7, "day": 10, "hour": 13}[strings.ToLower(unit)]
+		if keep == 0 {
 			return nil, false, fmt.Errorf("the stand-in has no date_trunc('%s')", unit)
 		}
-		text := at[1].Format(layout)
-		if strings.EqualFold(unit, "year") {
-			text = at[1].Format("2006") + "-01-01 00:00:00"
-		}
+		text := at[1].Format("2006-01-02 15:04:05")[:keep] + "0000-01-01 00:00:00"[keep:]
 		if _, ok := a[1].(date); ok {
 			return date(text[:10]), true, nil
 		}
