@@ -236,12 +236,15 @@ func (p *parts) assemble(ctx context.Context, opt limits, first *discovery.Snaps
 	}
 	w.owners = newOwners(ctx, w)
 	k := cfg.Kafka
+	client := &replacing{reg: opt.Registry}
 	var err error
 	w.source, err = source.New(source.Config{
 		Seeds: seeds, Group: k.Group, Topics: k.Topics.Names, Pattern: k.Topics.Pattern, Exclude: excludes(k.TopicsExclude, false),
 		Protocol: k.GroupProtocol, SessionTimeout: k.Session, InstanceID: k.InstanceID, Isolation: k.Isolation,
 		ClientID: "rollcall-" + cfg.Worker, Security: p.security, Log: opt.Log.Named("source"), Metrics: source.NewMetrics(opt.Registry),
-		Hooks: []kgo.Hook{kprom.NewMetrics("rollcall_kafka", kprom.Registerer(opt.Registry), kprom.Gatherer(opt.Registry))},
+		Hooks: func() []kgo.Hook {
+			return []kgo.Hook{kprom.NewMetrics("rollcall_kafka", kprom.Registerer(client), kprom.Gatherer(opt.Registry))}
+		},
 	}, w.owners)
 	if err != nil {
 		return nil, exitf(ExitSettings, "kafka settings: %w", err)

@@ -71,8 +71,8 @@ type Config struct {
 	Log *zap.Logger
 	// Metrics by default are unregistered.
 	Metrics *Metrics
-	// Hooks are handed to the client, for kprom.
-	Hooks []kgo.Hook
+	// Hooks makes the hooks of one client, for kprom; it is called for each client anew, since the one before may still be closing.
+	Hooks func() []kgo.Hook
 }
 
 const mib = 1 << 20

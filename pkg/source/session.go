@@ -50,7 +50,7 @@ func (s *Source) options(ctx context.Context, sess *session) []kgo.Opt {
 		kgo.AlwaysRetryEOF(),
 		kgo.DisableClientMetrics(),
 		kgo.WithLogger(clientLogger(s.log)),
-		kgo.WithHooks(append([]kgo.Hook{sess}, c.Hooks...)...),
+		kgo.WithHooks(s.hooks(sess)...),
 
 		kgo.FetchMaxWait(c.FetchMaxWait),
 		kgo.FetchMaxBytes(c.FetchMaxBytes),
@@ -348,4 +348,13 @@ func (sess *session) emit(e Event) {
 			s.tell(e)
 		}
 	})
+}
+
+// hooks are the session's own and those of Config.Hooks.
+func (s *Source) hooks(sess *session) []kgo.Hook {
+	hooks := []kgo.Hook{sess}
+	if s.cfg.Hooks != nil {
+		hooks = append(hooks, s.cfg.Hooks()...)
+	}
+	return hooks
 }
