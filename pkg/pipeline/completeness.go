@@ -9,6 +9,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"rollcall/pkg/admin"
 	"rollcall/pkg/source"
 )
 
@@ -28,7 +29,9 @@ func (c *completeness) get(p source.Partition) time.Time {
 
 // completenessLoop asks for the end of the logs and compares it with what is durable. Freshness moves between its rounds too, since it
 // is a difference to now.
-func (w *worker) completenessLoop(ctx context.Context) {
+func (w *worker) completenessLoop(ctx context.Context, beats *admin.Heartbeats) {
+	beat := beats.Register("completeness", liveLimit)
+	defer beat.Stop()
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	next := time.Time{}
@@ -50,6 +53,7 @@ func (w *worker) completenessLoop(ctx context.Context) {
 				said = err != nil
 			}
 			w.complete.export(w, all)
+			beat.Beat()
 		}
 	}
 }

@@ -99,6 +99,7 @@ type mailbox struct {
 	bytes  int64
 	paused bool
 	closed bool
+	moved  time.Time // when an item was last taken, or put into an empty mailbox
 	wake   chan struct{}
 }
 
@@ -114,6 +115,9 @@ func (m *mailbox) put(it mail) (pause bool) {
 	if m.closed {
 		m.mu.Unlock()
 		return false
+	}
+	if len(m.items) == 0 {
+		m.moved = time.Now()
 	}
 	m.items = append(m.items, it)
 	m.bytes += it.chunk.Bytes
@@ -135,6 +139,7 @@ func (m *mailbox) next() (it mail, ok bool) {
 		m.items = nil
 		return mail{}, false
 	}
+	m.moved = time.Now()
 	it, m.items[0] = m.items[0], mail{}
 	m.items = m.items[1:]
 	return it, true
@@ -159,6 +164,16 @@ func (m *mailbox) drop(end bool) (paused bool) {
 	m.items, m.bytes, m.paused = nil, 0, false
 	m.closed = m.closed || end
 	return paused
+}
+
+// stuckFor is how long the oldest item has waited for its owner, 0 if nothing waits.
+func (m *mailbox) stuckFor() time.Duration {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.items) == 0 {
+		return 0
+	}
+	return time.Since(m.moved)
 }
 
 func (m *mailbox) queued() int64 {

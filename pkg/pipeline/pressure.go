@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"rollcall/pkg/admin"
 	"rollcall/pkg/source"
 )
 
@@ -15,7 +16,9 @@ const (
 
 // pressureLoop keeps memory within BUFFER_MAX_BYTES by pausing partitions, and asks for a load before its time when enough for a full
 // one has been counted. Paused partitions stay assigned and resume by themselves. It is the only one that sets or lifts these pauses.
-func (w *worker) pressureLoop(ctx context.Context) {
+func (w *worker) pressureLoop(ctx context.Context, beats *admin.Heartbeats) {
+	beat := beats.Register("pressure", liveLimit)
+	defer beat.Stop()
 	tick := time.NewTicker(pressureEvery)
 	defer tick.Stop()
 	p := pressure{w: w, paused: map[source.Partition]map[string]uint64{}}
@@ -25,6 +28,7 @@ func (w *worker) pressureLoop(ctx context.Context) {
 			return
 		case <-tick.C:
 			p.look(w.owners.all())
+			beat.Beat()
 		}
 	}
 }

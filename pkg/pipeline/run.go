@@ -103,7 +103,7 @@ func (r *Worker) listen() error {
 		return exitf(ExitSettings, "HTTP_ADDR: cannot listen on %q: %w; free the port or choose another", addr, err)
 	}
 	r.admin = admin.New(admin.Config{Listener: l, Log: r.opt.Log.Named("http")}, admin.Deps{
-		Live: r.beats.Stale, Ready: r.ready, Status: r.status, Gatherer: r.opt.Registry,
+		Live: r.live, Ready: r.ready, Status: r.status, Gatherer: r.opt.Registry,
 	})
 	r.opt.Log.Info("HTTP server listens", zap.String("addr", l.Addr().String()))
 	return nil
@@ -245,8 +245,9 @@ func (r *Worker) work(ctx context.Context, w *worker) error {
 		}
 	})
 	loads.Go(func() { w.commits.Run(loadCtx) })
-	fromStart.Go(func() { w.pressureLoop(aux) })
-	fromStart.Go(func() { w.completenessLoop(aux) })
+	fromStart.Go(func() { w.pressureLoop(aux, r.beats) })
+	fromStart.Go(func() { w.completenessLoop(aux, r.beats) })
+	fromStart.Go(func() { r.readyLoop(aux) })
 	fromStart.Go(func() { _ = w.table.Run(aux) })
 	fromStart.Go(func() {
 		if err := w.discovery.Run(aux, w.changed); err != nil && aux.Err() == nil {

@@ -8,12 +8,40 @@ import (
 	"strings"
 	"time"
 
+	"go.uber.org/zap"
+
 	"rollcall/pkg/admin"
 	"rollcall/pkg/source"
 )
 
 // behindAfter is how old the oldest record that is not durable may be before its partition counts as behind on the status page.
 const behindAfter = time.Minute
+
+// liveLimit is how long a loop may stand still before the process counts as dead: far above any deadline of what a loop waits for.
+const liveLimit = 2 * time.Minute
+
+// live names the loops that are stuck for good. It looks at nothing outside the process, so that an outage elsewhere never restarts it.
+func (r *Worker) live() []admin.Stale {
+	stale := r.beats.Stale()
+	w := r.running.Load()
+	if w == nil {
+		return stale
+	}
+	add := func(name string, d time.Duration) {
+		if d > liveLimit {
+			stale = append(stale, admin.Stale{Name: name, For: d, Limit: liveLimit})
+		}
+	}
+	if last := w.source.Status().LastPoll; !last.IsZero() {
+		add("source", time.Since(last))
+	}
+	for _, o := range w.owners.all() {
+		if o.view.Load().state == stateRunning {
+			add("partition "+o.p.String(), o.mailbox.stuckFor())
+		}
+	}
+	return stale
+}
 
 // ready lists the checks that fail, none for a ready worker. It reads views only and never waits for another goroutine's work.
 func (r *Worker) ready(context.Context) []admin.Reason {
@@ -38,6 +66,36 @@ func (r *Worker) ready(context.Context) []admin.Reason {
 		w.ready.Store(true)
 	}
 	return out
+}
+
+// readyLoop notices when the worker becomes ready or ceases to be, whether or not anybody asks, and says so.
+func (r *Worker) readyLoop(ctx context.Context) {
+	tick := time.NewTicker(500 * time.Millisecond)
+	defer tick.Stop()
+	said := "starting"
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		reasons := r.ready(ctx)
+		checks := make([]string, len(reasons))
+		for i, re := range reasons {
+			checks[i] = re.Check
+		}
+		now := strings.Join(checks, ",")
+		switch {
+		case now == said:
+		case now == "":
+			r.opt.Log.Info("ready")
+		case said != "starting":
+			r.opt.Log.Warn("not ready", zap.Strings("checks", checks), zap.String("reason", reasons[0].Reason))
+		}
+		if now == "" || said != "starting" {
+			said = now
+		}
+	}
 }
 
 func (w *worker) readyTable() []admin.Reason {
