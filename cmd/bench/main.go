@@ -33,6 +33,7 @@ type flags struct {
 	markdown    bool
 	timeout     time.Duration
 	keep        bool
+	env         []string
 
 	role, spec string
 }
@@ -53,6 +54,13 @@ func main() {
 	flag.BoolVar(&f.markdown, "markdown", false, "write the page docs/benchmarks.md instead of the table")
 	flag.DurationVar(&f.timeout, "timeout", 10*time.Minute, "when to give up")
 	flag.BoolVar(&f.keep, "keep-log", false, "keep the logs of the worker's runs")
+	flag.Func("env", "a variable for the worker, NAME=value; may be repeated", func(s string) error {
+		if !strings.Contains(s, "=") {
+			return errors.New("want NAME=value")
+		}
+		f.env = append(f.env, s)
+		return nil
+	})
 	flag.StringVar(&f.role, "role", "", "what a process started by bench is; not for people")
 	flag.StringVar(&f.spec, "spec", "", "what the role needs; not for people")
 	flag.Parse()
@@ -118,14 +126,16 @@ func bench(ctx context.Context, f flags) error {
 		}
 	}
 	if f.scenario != "speed" {
-		for _, kind := range []string{memoryIDs, memoryHashes} {
-			m, err := memory(ctx, f, kind)
+		for _, c := range f.codecs() {
+			ms, err := memory(ctx, f, c)
 			if err != nil {
 				return err
 			}
-			rep.memories = append(rep.memories, m)
-			if kind == memoryIDs && f.maxRSS > 0 && m.run.rssMiB > f.maxRSS {
-				errs = append(errs, fmt.Errorf("memory: the worker needs %.0f MiB for %d users, want at most %.0f", m.run.rssMiB, f.memoryUsers, f.maxRSS))
+			rep.memories = append(rep.memories, ms...)
+		}
+		for _, m := range rep.memories {
+			if m.kind == memoryIDs && f.maxRSS > 0 && m.run.rssMiB > f.maxRSS {
+				errs = append(errs, fmt.Errorf("memory, %s: the worker needs %.0f MiB for %d users, want at most %.0f", m.compression, m.run.rssMiB, m.users, f.maxRSS))
 			}
 		}
 	}

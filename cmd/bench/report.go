@@ -117,14 +117,14 @@ func (r report) speedRows() [][]string {
 }
 
 func (r report) memoryRows() [][]string {
-	rows := [][]string{{"users × keys", "measure", "peak RSS MiB", "events/s", "µs CPU/event"}}
+	rows := [][]string{{"topic", "users × keys", "measure", "peak RSS MiB", "events/s", "µs CPU/event"}}
 	for _, m := range r.memories {
 		name := "distinct"
 		if m.kind == memoryHashes {
 			name = "distinct_hash"
 		}
 		rows = append(rows, []string{
-			fmt.Sprintf("%s × 100", thousands(float64(m.users))), name, fmt.Sprintf("%.0f", m.run.rssMiB), thousands(m.run.rate()), fmt.Sprintf("%.2f", m.run.micros()),
+			m.compression, fmt.Sprintf("%s × 100", thousands(float64(m.users))), name, fmt.Sprintf("%.0f", m.run.rssMiB), thousands(m.run.rate()), fmt.Sprintf("%.2f", m.run.micros()),
 		})
 	}
 	return rows

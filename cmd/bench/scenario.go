@@ -78,26 +78,32 @@ func speed(ctx context.Context, f flags, compression string) (speedResult, error
 
 // memoryResult is one run of the memory scenario.
 type memoryResult struct {
-	kind  string
-	users int
-	run   run
+	kind, compression string
+	users             int
+	run               run
 }
 
-// memory measures the worker's peak of memory while it counts every user of a day for the first time, with its default settings.
-func memory(ctx context.Context, f flags, kind string) (memoryResult, error) {
+// memory measures the worker's peak of memory while it counts every user of a day for the first time, with its default settings; once with
+// the ids as they are and once with hashes of them.
+func memory(ctx context.Context, f flags, compression string) ([]memoryResult, error) {
 	const eventsPerUser = 2
-	w := newWorkload(kind, eventsPerUser*f.memoryUsers, f.memoryUsers, time.Now())
-	broker, at, truth, err := startBroker(ctx, f, w, "zstd")
+	w := newWorkload(memoryIDs, eventsPerUser*f.memoryUsers, f.memoryUsers, time.Now())
+	broker, at, truth, err := startBroker(ctx, f, w, compression)
 	if err != nil {
-		return memoryResult{}, err
+		return nil, err
 	}
 	defer broker.end()
-	r, err := measureWorker(ctx, f, w, truth, broker, at.Addr, "memory")
-	if err != nil {
-		return memoryResult{}, err
+	var out []memoryResult
+	for i, kind := range []string{memoryIDs, memoryHashes} {
+		w.Kind = kind
+		r, err := measureWorker(ctx, f, w, truth, broker, at.Addr, fmt.Sprintf("memory-%d", i))
+		if err != nil {
+			return nil, err
+		}
+		say("%s: %s", kind, r)
+		out = append(out, memoryResult{kind: kind, compression: compression, users: f.memoryUsers, run: r})
 	}
-	say("%s: %s", kind, r)
-	return memoryResult{kind: kind, users: f.memoryUsers, run: r}, nil
+	return out, nil
 }
 
 // say tells who waits what happens.

@@ -65,7 +65,7 @@ func runWorker(ctx context.Context, f flags, w workload, log *os.File, addr, gro
 		return run{}, err
 	}
 	cmd := exec.CommandContext(ctx, bin, "run") //nolint:gosec // the binary to measure
-	cmd.Env, cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = settings(w, addr, group, httpAddr, at), log, log, dieWithParent()
+	cmd.Env, cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = settings(w, addr, group, httpAddr, at, f.env), log, log, dieWithParent()
 	if err := cmd.Start(); err != nil {
 		return run{}, err
 	}
@@ -84,7 +84,7 @@ func runWorker(ctx context.Context, f flags, w workload, log *os.File, addr, gro
 }
 
 // settings are the worker's environment. Loads every second, so that sealing and loading happen while reading as they do in a long run.
-func settings(w workload, addr, group, httpAddr string, at rocksReady) []string {
+func settings(w workload, addr, group, httpAddr string, at rocksReady, extra []string) []string {
 	env := []string{
 		"HOSTNAME=bench", "KAFKA_BROKERS=" + addr, "KAFKA_TOPICS=" + topic, "KAFKA_GROUP=" + group, "KAFKA_STOP=latest",
 		"STARROCKS_HTTP=" + at.HTTP, "STARROCKS_MYSQL=" + at.MySQL, "STARROCKS_USER=root",
@@ -93,15 +93,10 @@ func settings(w workload, addr, group, httpAddr string, at rocksReady) []string 
 	if w.Kind == speedEvents {
 		env = append(env, "FLUSH_INTERVAL=1s")
 	}
-	for _, name := range []string{"GOGC", "GOMEMLIMIT", "GODEBUG", "CPUPROFILE"} {
-		if v := os.Getenv(name); v != "" {
-			env = append(env, name+"="+v)
-		}
-	}
 	for k, v := range w.settings() {
 		env = append(env, k+"="+v)
 	}
-	return env
+	return append(env, extra...)
 }
 
 // watcher follows a run from outside.
