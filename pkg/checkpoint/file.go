@@ -62,11 +62,10 @@ type File struct {
 	said map[string]bool
 }
 
-// fileState is what a history's totals are, and what of them is in a file.
+// fileState is what a history's totals are.
 type fileState struct {
 	progress Progress
 	rows     map[string]aggregate.Row
-	saved    int64
 }
 
 // NewFile makes the store. It touches nothing.
@@ -222,14 +221,10 @@ func (f *File) Save(ctx context.Context, h History, next int64, rows []aggregate
 			f.hold(h, st)
 		}
 		f.merge(st, next, rows)
-		if st.saved >= st.progress.Next {
-			return struct{}{}, nil
-		}
 		if err := f.write(st); err != nil {
 			return struct{}{}, fmt.Errorf("save totals of %s: %w", h, err)
 		}
-		st.saved = st.progress.Next
-		f.prune(h, st.saved)
+		f.prune(h, st.progress.Next)
 		return struct{}{}, nil
 	})
 	return err
@@ -254,7 +249,7 @@ func (f *File) load(h History) (*fileState, error) {
 	if m.dims != f.cfg.Dimensions || !slices.EqualFunc(m.kinds, f.cfg.Measures, func(k aggregate.Kind, m aggregate.Measure) bool { return k == m.Kind }) {
 		return nil, &UnusableError{What: "the files of " + h.String(), Err: errors.New("other dimensions or measures"), Remedy: "a program's histories have one form; the files were changed"}
 	}
-	st.progress, st.saved = m.progress, m.progress.Next
+	st.progress = m.progress
 	for _, r := range m.rows {
 		st.rows[rowKey(r)] = r
 	}

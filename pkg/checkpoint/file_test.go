@@ -155,7 +155,11 @@ func TestFileFallsBack(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, 1, logs.FilterLevelExact(zapcore.ErrorLevel).Len(), "once")
 
+			f.cfg.Keep = 1
 			save(t, f, h, 25, fileRow(20000, "a", 6, 6))
+			_, p, err = f.Restore(t.Context(), h, 0)
+			require.NoError(t, err)
+			require.Equal(t, int64(25), p.Next, "a damaged file is not kept in a good one's place")
 			save(t, f, h, 31, fileRow(20000, "a", 8, 6))
 			state, p, err = f.Restore(t.Context(), h, 0)
 			require.NoError(t, err)

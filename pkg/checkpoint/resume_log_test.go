@@ -177,6 +177,10 @@ func TestResumeRunning(t *testing.T) {
 			want: want{Continue, LineRunning, h, 80, false}, more: kept,
 		},
 		{
+			name: "at the log end", in: input(with(commitOf(h, 60, 50), rowsOf(h, 50)), running(h, 1000)),
+			want: want{Continue, LineRunning, h, 1000, false}, more: kept,
+		},
+		{
 			name: "a stale read changes nothing", in: input(running(h, 80)),
 			want: want{Continue, LineRunning, h, 80, false}, more: kept,
 		},

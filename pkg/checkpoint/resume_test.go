@@ -339,6 +339,11 @@ func TestResumeWords(t *testing.T) {
 			want: want{action: ReadAgain, line: LineProgram},
 		},
 		{
+			name: "another program before anything was counted: a greater epoch, or the new history would not live",
+			in:   input(with(commitOf(hist(60, 5).of(idA, progB), 60, 0)), func(in *Input) { in.Policy.ProgramContinue = true }),
+			want: want{NewHistory, LineProgram, hist(60, 6), 60, false}, settle: true,
+		},
+		{
 			name: "another program and an emptied table: the table first",
 			in:   input(with(commitOf(h.of(idA, progB), 60, 55)), func(in *Input) { in.Policy.ProgramContinue, in.Reread = true, true }),
 			want: want{action: Refuse, line: LineEmptied},

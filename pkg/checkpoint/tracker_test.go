@@ -53,6 +53,14 @@ func TestTrackerForwardOnly(t *testing.T) {
 	_, _, ok = tr.Pending()
 	require.False(t, ok)
 	require.Equal(t, int64(40), tr.Durable())
+
+	tr.Note(50, false, 0)
+	off, mark, _ = tr.Pending()
+	tr.Note(50, true, 20001)
+	tr.Committed(off, mark)
+	_, mark, ok = tr.Pending()
+	require.True(t, ok, "the same offset, known loaded meanwhile")
+	require.Equal(t, int64(50), mark.Table)
 }
 
 // TestTrackerBehind: after "T < L | at T" completions below C move nothing until they pass it.
@@ -60,9 +68,11 @@ func TestTrackerBehind(t *testing.T) {
 	h := hist(10, 4)
 	tr := Resume(input(with(commitOf(h, 60, 55), rowsOf(h, 50)))).Tracker()
 	tr.Note(52, true, 20001)
+	tr.Note(58, true, 20001)
 	tr.Note(60, false, 0)
-	_, _, ok := tr.Pending()
+	_, mark, ok := tr.Pending()
 	require.False(t, ok)
+	require.Equal(t, int64(58), mark.Table)
 	tr.Note(61, true, 20001)
 	off, mark, ok := tr.Pending()
 	require.True(t, ok)
