@@ -104,7 +104,8 @@ func TestTruncatedByAnElection(t *testing.T) {
 				require.True(t, below)
 				require.Equal(t, int64(6), at)
 
-				require.NoError(t, m.Start(part(0), es[0].Generation, next, -1))
+				// With the epoch of the last record the client takes the old position for its own.
+				require.NoError(t, m.Start(part(0), es[0].Generation, next, 0))
 				w.produce(topic, 3, 0)
 				w.eventually(5*time.Second, "goes on", func() bool { return m.notes.at(part(0)) == 13 })
 				require.Equal(t, append(sequence(0, 10), sequence(next, 13)...), m.notes.read(part(0)))
@@ -179,8 +180,11 @@ func TestTopicCreatedAnew(t *testing.T) {
 				require.Len(t, m.notes.of(EventUnknownTopicID), 1)
 				require.Equal(t, sequence(0, 5), m.notes.read(part(0)), "nothing of the new topic under the old generation")
 				require.NoError(t, m.ReplaceTopic(t.Context(), topic))
+				require.ErrorIs(t, m.Commit(t.Context(), []Commit{{Partition: part(0), Generation: g, Offset: 5}}), ErrNotAssigned)
 				w.eventually(30*time.Second, "the new one", func() bool { return m.notes.at(part(0)) == 3 })
 				require.Greater(t, m.notes.gen(part(0)), g)
+				revoked, lost := m.notes.gone()
+				require.Equal(t, []Partition{part(0)}, append(revoked, lost...), "the old assignment was ended, once")
 				require.Equal(t, append(sequence(0, 5), sequence(0, 3)...), m.notes.read(part(0)))
 				require.NoError(t, m.Commit(t.Context(), []Commit{{Partition: part(0), Generation: m.notes.gen(part(0)), Offset: 3}}))
 				require.ErrorIs(t, m.Commit(t.Context(), []Commit{{Partition: part(0), Generation: g, Offset: 5}}), ErrNotAssigned)

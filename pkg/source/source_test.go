@@ -51,7 +51,7 @@ func TestStartWinsOverTheCommit(t *testing.T) {
 				first.leave()
 
 				second := w.join(func(_ *Config, n *notes) {
-					n.onAssigned = func(g uint64, ps []Partition) { require.NoError(t, n.m.Start(ps[0], g, at, 0)) }
+					n.onAssigned = func(g uint64, ps []Partition) { require.NoError(t, n.m.Start(ps[0], g, at, -1)) }
 				})
 				defer second.leave()
 				w.eventually(5*time.Second, "records", func() bool { return second.notes.at(part(0)) == 10 })
