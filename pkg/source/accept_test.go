@@ -66,6 +66,24 @@ func TestAcceptChecksThePosition(t *testing.T) {
 	}
 }
 
+// The client asks for positions again when a rebalance interrupted it: what is started keeps its position, also if the commit has moved.
+func TestPositionsKeepWhatIsStarted(t *testing.T) {
+	s, err := New(Config{Seeds: []string{"a:1"}, Group: "g", Topics: []string{topic}}, nil)
+	require.NoError(t, err)
+	sess := newSession(s, nil)
+	started, restoring := newPartState(part(0), 5, s.cfg.Metrics), newPartState(part(1), 5, s.cfg.Metrics)
+	started.moved, started.next = true, 12
+	s.parts[part(0)], s.parts[part(1)] = started, restoring
+	offsets, err := sess.positions(t.Context(), map[string]map[int32]kgo.Offset{topic: {
+		0: kgo.NewOffset().At(20).WithEpoch(3), 1: kgo.NewOffset().At(30).WithEpoch(3), 2: kgo.NewOffset().AtStart(),
+	}})
+	require.NoError(t, err)
+	for p, want := range map[int32]int64{0: 12, 1: 30, 2: 0} {
+		require.Equal(t, kgo.EpochOffset{Epoch: -1, Offset: want}, offsets[topic][p].EpochOffset())
+	}
+	require.Equal(t, int64(30), restoring.initial)
+}
+
 // A partition that is given up between a commit and its sending is taken out of the request; one with nothing left is not sent.
 func TestCommitChecksOwnershipWhenItIsSent(t *testing.T) {
 	s, err := New(Config{Seeds: []string{"a:1"}, Group: "g", Topics: []string{topic}}, nil)

@@ -39,25 +39,34 @@ func TestReadsFromWhereItIsStarted(t *testing.T) {
 	})
 }
 
-// A start below, above and at the commit reads exactly from there.
+// A start below, above and at the commit reads exactly from there, whether it comes at once or after a restore.
 func TestStartWinsOverTheCommit(t *testing.T) {
 	for name, at := range map[string]int64{"below": 3, "at": 5, "above": 8} {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, 1, func(t *testing.T, w *world) {
-				w.produce(topic, 10, 0)
-				first := w.join(nil)
-				w.eventually(5*time.Second, "records", func() bool { return first.notes.at(part(0)) == 10 })
-				require.NoError(t, first.Commit(t.Context(), []Commit{{Partition: part(0), Generation: first.notes.gen(part(0)), Offset: 5, LeaderEpoch: 0}}))
-				first.leave()
+		for _, restore := range []time.Duration{0, 4 * time.Second} {
+			t.Run(name+" after "+restore.String(), func(t *testing.T) {
+				inBubble(t, 1, func(t *testing.T, w *world) {
+					w.produce(topic, 10, 0)
+					first := w.join(nil)
+					w.eventually(5*time.Second, "records", func() bool { return first.notes.at(part(0)) == 10 })
+					require.NoError(t, first.Commit(t.Context(), []Commit{{Partition: part(0), Generation: first.notes.gen(part(0)), Offset: 5, LeaderEpoch: 0}}))
+					first.leave()
 
-				second := w.join(func(_ *Config, n *notes) {
-					n.onAssigned = func(g uint64, ps []Partition) { require.NoError(t, n.m.Start(ps[0], g, at, -1)) }
+					second := w.join(func(_ *Config, n *notes) {
+						n.onAssigned = func(g uint64, ps []Partition) {
+							start := func() { require.NoError(t, n.m.Start(ps[0], g, at, -1)) }
+							if restore > 0 {
+								time.AfterFunc(restore, start)
+								return
+							}
+							start()
+						}
+					})
+					defer second.leave()
+					w.eventually(10*time.Second, "records", func() bool { return second.notes.at(part(0)) == 10 })
+					require.Equal(t, sequence(at, 10), second.notes.read(part(0)))
 				})
-				defer second.leave()
-				w.eventually(5*time.Second, "records", func() bool { return second.notes.at(part(0)) == 10 })
-				require.Equal(t, sequence(at, 10), second.notes.read(part(0)))
 			})
-		})
+		}
 	}
 }
 

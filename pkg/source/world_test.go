@@ -181,7 +181,7 @@ func (n *notes) Assigned(generation uint64, ps []Partition) {
 		n.generation[p] = generation
 	}
 	n.mu.Unlock()
-	if n.onAssigned != nil {
+	if n.onAssigned != nil && len(ps) > 0 {
 		n.onAssigned(generation, ps)
 	}
 }
