@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -20,12 +21,13 @@ type owners struct {
 	w   *worker
 	ctx context.Context // ends with the run: parent of every owner's context
 
-	mu       sync.Mutex
-	current  map[source.Partition]*owner
-	ending   []*owner // given up, perhaps not ended yet
-	joined   bool     // an assignment has been seen
-	draining bool     // no new owners: the worker is shutting down
-	wg       sync.WaitGroup
+	mu        sync.Mutex
+	current   map[source.Partition]*owner
+	ending    []*owner  // given up, perhaps not ended yet
+	joined    bool      // an assignment with partitions has been seen
+	idleSince time.Time // since when the group has us as a member without partitions, zero if it has not
+	draining  bool      // no new owners: the worker is shutting down
+	wg        sync.WaitGroup
 }
 
 func newOwners(ctx context.Context, w *worker) *owners {
@@ -224,9 +226,25 @@ func (s *owners) drain(ctx context.Context) {
 	}
 }
 
-// hasJoined reports whether the group has given this worker an assignment, be it empty.
+// idleAfter is how long a worker without partitions waits before it takes that for its assignment: in a cooperative group a new member
+// gets its share only in the rebalance after the one it joins by.
+const idleAfter = 10 * time.Second
+
+// hasJoined reports whether the group has given this worker an assignment, be it empty. The source says nothing of an empty one, so being a
+// member for a while counts.
 func (s *owners) hasJoined() bool {
+	member := s.w.source.Status().MemberGeneration >= 0
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.joined
+	switch {
+	case s.joined:
+		return true
+	case !member:
+		s.idleSince = time.Time{}
+	case s.idleSince.IsZero():
+		s.idleSince = time.Now()
+	default:
+		return time.Since(s.idleSince) >= idleAfter
+	}
+	return false
 }

@@ -76,11 +76,11 @@ func (r *Worker) Run(ctx context.Context) error {
 		}
 	})
 	snap, err := r.start(ctx)
+	if errors.Is(err, errStopped) {
+		r.opt.Log.Info("stopped during start-up; nothing was open")
+		return nil
+	}
 	if err != nil {
-		if ctx.Err() != nil && ExitCode(err) != ExitBug {
-			r.opt.Log.Info("stopped during start-up; nothing was open")
-			return nil
-		}
 		return err
 	}
 	w, err := r.parts.assemble(base, r.opt, snap)
@@ -141,21 +141,23 @@ func (s *startupState) all() map[string]error {
 var errNotYet = errors.New("has not answered yet")
 
 // start waits for the first discovery round and for the table, side by side. A permanent error ends it at once, STARTUP_TIMEOUT in any
-// case; without one it waits for ever.
+// case; without one it waits for ever. It returns errStopped if it was told to stop before.
 func (r *Worker) start(ctx context.Context) (*discovery.Snapshot, error) {
-	if t := r.opt.Config.Process.StartupTimeout; t > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, t)
-		defer cancel()
-	}
-	ctx, stop := context.WithCancelCause(ctx)
+	begun, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
+	if t := r.opt.Config.Process.StartupTimeout; t > 0 {
+		defer time.AfterFunc(t, func() {
+			if err := r.startTimedOut(); err != nil {
+				stop(err)
+			}
+		}).Stop()
+	}
 	r.startup.set("kafka", errNotYet)
 	r.startup.set("table", errNotYet)
 	var snap *discovery.Snapshot
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		s, err := r.parts.discovery.First(ctx)
+		s, err := r.parts.discovery.First(begun)
 		if err != nil {
 			stop(&ExitError{Code: ExitSource, Err: fmt.Errorf("kafka: %w", err)})
 			return
@@ -164,18 +166,37 @@ func (r *Worker) start(ctx context.Context) (*discovery.Snapshot, error) {
 		r.startup.set("kafka", nil)
 	})
 	wg.Go(func() {
-		if err := r.ensureTable(ctx); err != nil {
+		if err := r.ensureTable(begun); err != nil {
 			stop(&ExitError{Code: ExitTable, Err: fmt.Errorf("table %s: %w", r.opt.target(), err)})
 			return
 		}
 		r.startup.set("table", nil)
 	})
-	defer r.onAbort(func() { stop(errAborted) })()
+	defer r.onAbort(func() { stop(errStopped) })()
 	wg.Wait()
-	if err := context.Cause(ctx); err != nil {
+	switch err := context.Cause(begun); {
+	case err == nil:
+		return snap, nil
+	case errors.Is(err, errStopped) || errors.Is(err, context.Canceled):
+		return nil, errStopped
+	default:
 		return nil, err
 	}
-	return snap, nil
+}
+
+// startTimedOut says what a start that took too long still waits for, nil if nothing.
+func (r *Worker) startTimedOut() error {
+	waits := r.startup.all()
+	if err := waits["kafka"]; err != nil {
+		if last := r.parts.discovery.Status().LastError; last != "" {
+			err = errors.New(last)
+		}
+		return exitf(ExitSource, "kafka: nothing found within STARTUP_TIMEOUT: %w", err)
+	}
+	if err := waits["table"]; err != nil {
+		return exitf(ExitTable, "table %s: not there within STARTUP_TIMEOUT: %w", r.opt.target(), err)
+	}
+	return nil
 }
 
 // onAbort calls f once Abort is called; the function returned ends the watch and waits for it.
@@ -192,7 +213,8 @@ func (r *Worker) onAbort(f func()) (end func()) {
 	return func() { close(over); wg.Wait() }
 }
 
-var errAborted = errors.New("aborted by a second signal")
+// errStopped says that a start was told to stop.
+var errStopped = errors.New("stopped during start-up")
 
 // ensureTable repeats table work with a back-off while waiting can help.
 func (r *Worker) ensureTable(ctx context.Context) error {
