@@ -97,8 +97,11 @@ func measureRaw(ctx context.Context, w workload, broker *child, addr, group stri
 	if err != nil {
 		return run{}, err
 	}
+	stop := shares(ctx, c.cmd.Process.Pid, broker.cmd.Process.Pid)
 	var out rawDone
-	if err := c.hear(&out); err != nil {
+	err = c.hear(&out)
+	shareOf := stop()
+	if err != nil {
 		return run{}, fmt.Errorf("raw consumer: %w", err)
 	}
 	c.end()
@@ -108,6 +111,6 @@ func measureRaw(ctx context.Context, w workload, broker *child, addr, group stri
 	}
 	return run{
 		events: out.Records, bytes: out.Bytes, seconds: out.Last.Sub(begun).Seconds(), rssMiB: mib(out.PeakRSS),
-		cpuSeconds: cpu(c.cmd.ProcessState).Seconds(),
+		cpuSeconds: cpu(c.cmd.ProcessState).Seconds(), share: shareOf(begun, out.Last),
 	}, nil
 }

@@ -17,7 +17,7 @@ type run struct {
 	durable    float64 // from there to the exit with everything durable; the worker's only
 	cpuSeconds float64 // of the process, start and end included
 	rssMiB     float64
-	last, end  time.Time
+	share      share // while the records were read
 }
 
 func (r run) rate() float64      { return float64(r.events) / r.seconds }
@@ -110,5 +110,5 @@ func memory(ctx context.Context, f flags, compression string) ([]memoryResult, e
 func say(format string, args ...any) { fmt.Fprintf(os.Stderr, "bench: "+format+"\n", args...) }
 
 func (r run) String() string {
-	return fmt.Sprintf("%8.0f events/s  %4.0f MB/s  %.2f µs CPU per event  %4.0f MiB  (%.2f s)", r.rate(), r.megabytes(), r.micros(), r.rssMiB, r.seconds)
+	return fmt.Sprintf("%8.0f events/s  %4.0f MB/s  %.2f µs CPU per event  %4.0f MiB  %5.2f s  %s", r.rate(), r.megabytes(), r.micros(), r.rssMiB, r.seconds, r.share)
 }

@@ -33,15 +33,10 @@ func measureWorker(ctx context.Context, f flags, w workload, truth *oracle.Truth
 	if err := broker.listen(); err != nil {
 		return run{}, err
 	}
-	r, err := runWorker(ctx, f, w, log, addr, group, at)
+	r, err := runWorker(ctx, f, w, log, addr, group, at, broker, rocks)
 	if err != nil {
 		return run{}, fmt.Errorf("worker: %w; end of its log (%s):\n%s", err, log.Name(), tail(log, 4<<10))
 	}
-	begun, err := broker.heard()
-	if err != nil {
-		return run{}, err
-	}
-	r.seconds, r.durable = r.last.Sub(begun).Seconds(), r.end.Sub(begun).Seconds()
 	diff, err := differences(ctx, at, truth)
 	if err != nil {
 		return run{}, err
@@ -55,7 +50,7 @@ func measureWorker(ctx context.Context, f flags, w workload, truth *oracle.Truth
 	return r, nil
 }
 
-func runWorker(ctx context.Context, f flags, w workload, log *os.File, addr, group string, at rocksReady) (run, error) {
+func runWorker(ctx context.Context, f flags, w workload, log *os.File, addr, group string, at rocksReady, broker, rocks *child) (run, error) {
 	bin, err := filepath.Abs(f.worker)
 	if err != nil {
 		return run{}, err
@@ -71,15 +66,22 @@ func runWorker(ctx context.Context, f flags, w workload, log *os.File, addr, gro
 	}
 	exited := make(chan error, 1)
 	go func() { exited <- cmd.Wait() }()
+	stop := shares(ctx, cmd.Process.Pid, broker.cmd.Process.Pid, rocks.cmd.Process.Pid)
 	watch := watcher{url: "http://" + httpAddr + "/metrics", pid: cmd.Process.Pid, events: w.Events}
 	err = watch.follow(ctx, exited)
+	shareOf := stop()
 	if err != nil {
 		_ = cmd.Process.Kill()
 		<-exited
 		return run{}, err
 	}
+	begun, err := broker.heard()
+	if err != nil {
+		return run{}, err
+	}
 	return run{
-		events: w.Events, bytes: watch.bytes, last: watch.last, end: watch.end, rssMiB: mib(watch.peak), cpuSeconds: cpu(cmd.ProcessState).Seconds(),
+		events: w.Events, bytes: watch.bytes, seconds: watch.last.Sub(begun).Seconds(), durable: watch.end.Sub(begun).Seconds(),
+		rssMiB: mib(watch.peak), cpuSeconds: cpu(cmd.ProcessState).Seconds(), share: shareOf(begun, watch.last),
 	}, nil
 }
 
