@@ -17,7 +17,7 @@ type firstStarts struct{ mu sync.Mutex }
 
 // resolveFirstStart fixes where every partition of a topic that nobody has begun starts, and commits that before anyone counts
 // (DESIGN §4). o owns partition 0. A partition that has a commit is never resolved again, whatever became of an earlier try.
-func (w *worker) resolveFirstStart(ctx context.Context, o *owner, topicID string) error {
+func (w *worker) resolveFirstStart(ctx context.Context, o *owner, topicID, standIn string) error {
 	w.firstStart.mu.Lock()
 	defer w.firstStart.mu.Unlock()
 	all := w.partitionsOf(o.p)
@@ -27,12 +27,16 @@ func (w *worker) resolveFirstStart(ctx context.Context, o *owner, topicID string
 	}
 	var open []source.Partition
 	for _, p := range all {
-		if _, ok := have[p]; !ok {
+		// A commit of another incarnation of the topic is none.
+		if c, ok := have[p]; !ok || !checkpoint.Counts(o.p.Topic, p, checkpoint.Commit{Offset: c.Offset, Metadata: c.Metadata}, topicID, standIn) {
 			open = append(open, source.Partition{Topic: o.p.Topic, Partition: p})
 		}
 	}
 	if len(open) == 0 {
 		return nil
+	}
+	if topicID == "" {
+		topicID = standIn
 	}
 	bounds, err := w.source.Bounds(ctx, open)
 	if err != nil {

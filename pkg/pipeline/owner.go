@@ -384,7 +384,11 @@ func (o *owner) count(t *tally) {
 	o.counters.records.Add(float64(read))
 	o.w.metrics.bytes.WithLabelValues().Add(float64(t.bytes))
 	o.w.metrics.reread.Add(float64(t.outcomes[aggregate.Reread]))
-	o.w.metrics.countStats(o.w.program, o.agg.TakeStats())
+	stats := o.agg.TakeStats()
+	o.w.metrics.countStats(o.w.program, stats)
+	if stats.Panic != "" {
+		o.log.Error("a record made the decoder panic; it is counted as bad: please report this bug", zap.String("panic", stats.Panic))
+	}
 }
 
 // halt stops the partition for good: nothing more is read from it, what was counted stays and is loaded.

@@ -33,6 +33,7 @@ type resumeCause struct {
 type asking struct {
 	cause    resumeCause
 	waits    *checkpoint.Waits
+	commit   source.Committed // as last read; Offset -1 if there is none
 	tries    int
 	saidLine string
 	saidErr  string
@@ -88,13 +89,16 @@ func (o *owner) ask(ctx context.Context, a *asking) (wait time.Duration, done bo
 	d := checkpoint.Resume(in)
 	a.waits.Note(now, d)
 	o.say(a, d)
+	if d.DropUnsent {
+		o.dropUnsent()
+	}
 	switch d.Action {
 	case checkpoint.Continue, checkpoint.NewHistory:
 		if d.Settle {
 			o.setState(stateRestoring, d.Message+": waiting until no load of the former history can land any more")
 			return time.Second, false
 		}
-		switch err := o.begin(cctx, d); {
+		switch err := o.begin(cctx, a, d); {
 		case errors.Is(err, errMoved):
 			return 0, false
 		case err != nil:
@@ -105,7 +109,7 @@ func (o *owner) ask(ctx context.Context, a *asking) (wait time.Duration, done bo
 		o.setState(stateRestoring, d.Message)
 		return time.Second, false
 	case checkpoint.ResolveFirstStart:
-		if err := o.w.resolveFirstStart(cctx, o, in.TopicID); err != nil {
+		if err := o.w.resolveFirstStart(cctx, o, in.TopicID, in.StandIn); err != nil {
 			return o.askFailed(ctx, a, err), false
 		}
 		return 0, false
@@ -200,7 +204,9 @@ func (o *owner) gather(ctx context.Context, a *asking) (checkpoint.Input, error)
 	b := bounds[o.p]
 	in.Bounds, in.Epoch = &checkpoint.Bounds{Start: b.Start, High: b.High, Stable: b.Stable}, b.LeaderEpoch
 	own, has := commits[o.p.Partition]
+	a.commit = source.Committed{Offset: -1, LeaderEpoch: -1}
 	if has {
+		a.commit = own
 		in.Commit = &checkpoint.Commit{Offset: own.Offset, Metadata: own.Metadata}
 		if err := o.checkDivergence(ctx, own, &in); err != nil {
 			return checkpoint.Input{}, err
@@ -240,13 +246,18 @@ func (o *owner) checkDivergence(ctx context.Context, c source.Committed, in *che
 	return nil
 }
 
-// begin carries out Continue and NewHistory: it restores, commits the start of a new history and positions the source.
-func (o *owner) begin(ctx context.Context, d checkpoint.Decision) error {
-	old := o.history
-	if d.DropUnsent && old.Topic != "" {
-		n := o.w.flusher.Discard(old.String())
-		o.log.Warn("dropped what was counted from records that are not in the log any more", zap.String("history", old.String()), zap.Int("batches", n))
+// dropUnsent forgets what was counted from records that are not in the log any more and has not been sent.
+func (o *owner) dropUnsent() {
+	if o.agg == nil {
+		return
 	}
+	n := o.w.flusher.Discard(o.history.String())
+	o.log.Warn("dropped what was counted from records that are not in the log any more", zap.String("history", o.history.String()), zap.Int("batches", n))
+	o.agg, o.firstMs, o.gate = nil, 0, newGate()
+}
+
+// begin carries out Continue and NewHistory: it restores, commits the start of a new history and positions the source.
+func (o *owner) begin(ctx context.Context, a *asking, d checkpoint.Decision) error {
 	if d.Keep {
 		if err := o.w.source.Start(o.p, o.gen, d.Position, -1); err != nil {
 			return fmt.Errorf("position the source: %w", err)
@@ -275,7 +286,11 @@ func (o *owner) begin(ctx context.Context, d checkpoint.Decision) error {
 	}
 	o.w.commits.track(o.p, o.gen, d.History, d.Tracker())
 	// Positioned first: the source lets an offset go back only for a history that begins anew. What it delivers waits in the mailbox.
-	if err := o.w.source.Start(o.p, o.gen, d.Position, -1); err != nil {
+	epoch := int32(-1)
+	if d.Position == a.commit.Offset { // with it the client itself notices a truncation that happens from here on
+		epoch = a.commit.LeaderEpoch
+	}
+	if err := o.w.source.Start(o.p, o.gen, d.Position, epoch); err != nil {
 		return fmt.Errorf("position the source: %w", err)
 	}
 	if d.Action == checkpoint.NewHistory {
