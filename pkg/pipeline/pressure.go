@@ -57,6 +57,7 @@ func (p *pressure) look(all []*owner) {
 	total += p.w.flusher.Bytes()
 	p.w.metrics.buffer.Set(float64(total))
 	p.w.metrics.keys.Set(float64(keys))
+	p.w.found.SetAssigned(len(all))
 	limit := p.w.opt.bufferMax()
 	p.full = hysteresis(p.full, total, limit, limit/10*9)
 	if delta >= p.w.opt.flushMax() || p.full {

@@ -71,7 +71,7 @@ func (w *worker) changed(c discovery.Change) {
 		w.recreated.add(r.Topic, r.NewID.String())
 		ctx, cancel := context.WithTimeout(w.background, replaceTimeout)
 		if err := w.source.ReplaceTopic(ctx, r.Topic); err != nil {
-			w.log.Warn("the client still replaces a re-created topic", zap.String("topic", r.Topic), zap.Error(err))
+			w.log.Info("the client still replaces a re-created topic", zap.String("topic", r.Topic), zap.Error(err))
 		}
 		cancel()
 	}
@@ -80,7 +80,8 @@ func (w *worker) changed(c discovery.Change) {
 	}
 }
 
-const replaceTimeout = 2 * time.Second
+// replaceTimeout bounds what discovery's goroutine waits for; the source goes on with it in the background.
+const replaceTimeout = 100 * time.Millisecond
 
 // updateSeeds gives every client the brokers of the last good round besides the configured ones.
 func (w *worker) updateSeeds(s *discovery.Snapshot) {
