@@ -243,7 +243,7 @@ func (p *parts) assemble(ctx context.Context, opt limits, first *discovery.Snaps
 		Protocol: k.GroupProtocol, SessionTimeout: k.Session, InstanceID: k.InstanceID, Isolation: k.Isolation,
 		ClientID: "rollcall-" + cfg.Worker, Security: p.security, Log: opt.Log.Named("source"), Metrics: source.NewMetrics(opt.Registry),
 		Hooks: func() []kgo.Hook {
-			return []kgo.Hook{kprom.NewMetrics("rollcall_kafka", kprom.Registerer(client), kprom.Gatherer(opt.Registry))}
+			return []kgo.Hook{&w.member, kprom.NewMetrics("rollcall_kafka", kprom.Registerer(client), kprom.Gatherer(opt.Registry))}
 		},
 	}, w.owners)
 	if err != nil {

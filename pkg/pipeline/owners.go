@@ -233,7 +233,7 @@ const idleAfter = 10 * time.Second
 // hasJoined reports whether the group has given this worker an assignment, be it empty. The source says nothing of an empty one, so being a
 // member for a while counts.
 func (s *owners) hasJoined() bool {
-	member := s.w.source.Status().MemberGeneration >= 0
+	member := s.w.member.answered.Load() && s.w.source.Status().MemberGeneration >= 0
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {

@@ -32,8 +32,10 @@ func (r *Worker) live() []admin.Stale {
 			stale = append(stale, admin.Stale{Name: name, For: d, Limit: liveLimit})
 		}
 	}
-	if last := w.source.Status().LastPoll; !last.IsZero() {
-		add("source", time.Since(last))
+	if w.member.answered.Load() { // before, there may be no whole client to ask
+		if last := w.source.Status().LastPoll; !last.IsZero() {
+			add("source", time.Since(last))
+		}
 	}
 	for _, o := range w.owners.all() {
 		if o.view.Load().state == stateRunning {
@@ -218,8 +220,10 @@ func (w *worker) describe(s *admin.Status) {
 		s.Loads.Blocked = string(f.Blocked) + ": " + f.BlockedDetail
 	}
 	src := map[source.Partition]source.PartitionStatus{}
-	for _, p := range w.source.Status().Partitions {
-		src[p.Partition] = p
+	if w.member.answered.Load() {
+		for _, p := range w.source.Status().Partitions {
+			src[p.Partition] = p
+		}
 	}
 	now := time.Now()
 	for _, o := range w.owners.all() {

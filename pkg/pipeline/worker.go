@@ -25,6 +25,7 @@ type worker struct {
 	program       *aggregate.Program
 	metrics       *Metrics
 	source        *source.Source
+	member        membership
 	discovery     *discovery.Discoverer
 	flusher       *sink.Flusher
 	store         checkpoint.Store
