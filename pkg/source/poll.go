@@ -65,40 +65,41 @@ func (s *Source) poll(ctx context.Context, sess *session) (reason string, delive
 // that are different. failed says that there was one that is not ours.
 func (s *Source) fetchErrors(ctx context.Context, fetches kgo.Fetches) (failed, closed bool) {
 	fetches.EachError(func(topic string, partition int32, err error) {
-		p := Partition{Topic: topic, Partition: partition}
-		class := classify(err)
-		switch class {
+		switch class := classify(err); class {
 		case classContext:
-			return
 		case classClosed:
 			closed = true
-			return
-		}
-		failed = true
-		s.failed(fmt.Errorf("%s: %w", p, err))
-		switch class {
-		case classGroup:
-			s.trouble(Partition{}, EventGroupLost, -1, err)
-		case classDataLoss:
-			s.dataLoss(p, err)
-		case classOutOfRange:
-			s.outOfRange(ctx, p)
-		case classTopicID:
-			s.trouble(p, EventUnknownTopicID, -1, err)
-		case classDenied:
-			s.trouble(p, EventDenied, -1, err)
-		case classStuck:
-			to := int64(-1)
-			var large *kgo.ErrDecompressTooLarge
-			if errors.As(err, &large) {
-				to = large.NextOffset
-			}
-			s.trouble(p, EventStuck, to, err)
-		case classLeader:
-			s.trouble(p, EventLeader, -1, err)
+		default:
+			failed = true
+			p := Partition{Topic: topic, Partition: partition}
+			s.failed(fmt.Errorf("%s: %w", p, err))
+			s.fetchError(ctx, p, class, err)
 		}
 	})
 	return failed, closed
+}
+
+func (s *Source) fetchError(ctx context.Context, p Partition, class pollClass, err error) {
+	switch class {
+	case classGroup:
+		s.trouble(Partition{}, EventGroupLost, -1, err)
+	case classDataLoss:
+		s.dataLoss(p, err)
+	case classOutOfRange:
+		s.outOfRange(ctx, p)
+	case classTopicID:
+		s.trouble(p, EventUnknownTopicID, -1, err)
+	case classDenied:
+		s.trouble(p, EventDenied, -1, err)
+	case classStuck:
+		to := int64(-1)
+		if large, ok := errors.AsType[*kgo.ErrDecompressTooLarge](err); ok {
+			to = large.NextOffset
+		}
+		s.trouble(p, EventStuck, to, err)
+	case classLeader, classContext, classClosed: // the last two do not get here
+		s.trouble(p, EventLeader, -1, err)
+	}
 }
 
 // dataLoss is the client's word that the leader's log ends, for the epoch that was read, below the position. The client stands at the
