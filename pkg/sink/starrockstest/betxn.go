@@ -33,7 +33,6 @@ const (
 type txnError struct {
 	status, msg string
 	existing    *string
-	rollback    bool
 }
 
 func (e *txnError) Error() string { return e.msg }

@@ -181,35 +181,49 @@ func operate(op string, l, r any) (any, error) {
 	return arithmetic(op, l, r)
 }
 
-// like matches % and _; a backslash takes the next character literally.
+// like matches % and _; a backslash takes the next character literally. It goes back only to the last %, so no pattern
+// takes more than pattern times text steps.
 func like(s, pattern string) bool {
-	var match func(s, p []rune) bool
-	match = func(s, p []rune) bool {
-		for len(p) > 0 {
-			switch {
-			case p[0] == '%':
-				for k := 0; k <= len(s); k++ {
-					if match(s[k:], p[1:]) {
-						return true
-					}
-				}
-				return false
-			case len(s) == 0:
-				return false
-			case p[0] == '\\' && len(p) > 1:
-				if s[0] != p[1] {
-					return false
-				}
-				s, p = s[1:], p[2:]
-			case p[0] == '_' || p[0] == s[0]:
-				s, p = s[1:], p[1:]
-			default:
-				return false
-			}
-		}
-		return len(s) == 0
+	type step struct {
+		r        rune
+		any, one bool
 	}
-	return match([]rune(s), []rune(pattern))
+	var p []step
+	escaped := false
+	for _, r := range pattern {
+		switch {
+		case escaped:
+			p, escaped = append(p, step{r: r}), false
+		case r == '\\':
+			escaped = true
+		default:
+			p = append(p, step{r, r == '%', r == '_'})
+		}
+	}
+	if escaped {
+		p = append(p, step{r: '\\'})
+	}
+	text := []rune(s)
+	i, k, star, from := 0, 0, -1, 0
+	for i < len(text) {
+		switch {
+		case k < len(p) && p[k].any:
+			star, from = k, i
+			k++
+		case k < len(p) && (p[k].one || p[k].r == text[i]):
+			i++
+			k++
+		case star >= 0:
+			from++
+			i, k = from, star+1
+		default:
+			return false
+		}
+	}
+	for k < len(p) && p[k].any {
+		k++
+	}
+	return k == len(p)
 }
 
 func arithmetic(op string, l, r any) (any, error) {

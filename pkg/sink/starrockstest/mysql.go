@@ -109,7 +109,7 @@ type mysqlHandler struct {
 	session session
 }
 
-func (h *mysqlHandler) NewConnection(conn *mysql.Conn) {
+func (h *mysqlHandler) NewConnection(*mysql.Conn) {
 	h.session.version = h.c.cfg.Version
 	h.session.now = time.Now
 	h.c.engine.locked(func() { h.session.connectionID = uint32(h.c.engine.id()) })

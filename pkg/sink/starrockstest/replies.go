@@ -22,15 +22,6 @@ func (o *ordered) set(key string, val any) *ordered {
 	return o
 }
 
-func (o *ordered) get(key string) any {
-	for i, k := range o.keys {
-		if k == key {
-			return o.vals[i]
-		}
-	}
-	return nil
-}
-
 func (o *ordered) pretty() string {
 	var sb strings.Builder
 	sb.WriteString("{\n")

@@ -288,7 +288,7 @@ func (t *table) ddl() string {
 		if c.auto {
 			sb.WriteString(" AUTO_INCREMENT")
 		}
-		if c.def != nil {
+		if c.def != nil && c.typ.kind != kindBitmap && c.typ.kind != kindHLL {
 			sb.WriteString(" DEFAULT " + quoteText(*c.def))
 		}
 		fmt.Fprintf(&sb, " COMMENT %s", quoteText(c.comment))

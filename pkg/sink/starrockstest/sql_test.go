@@ -211,9 +211,12 @@ func table(t *testing.T, c *starrockstest.Cluster, text string) [][]any {
 func TestDescribe(t *testing.T) {
 	c := seeded(t, starrockstest.Config{})
 	require.Equal(t, [][]any{
-		{"dt", "date", "NO", "true", nil, ""}, {"platform", "varchar(255)", "NO", "true", nil, ""},
-		{"rollcall_source", "varchar(512)", "NO", "true", nil, ""}, {"uv", "bitmap", "NO", "false", "", "BITMAP_UNION"},
-		{"pv", "bigint", "NO", "false", nil, "MAX"}, {"low", "bigint", "YES", "false", nil, "MIN"},
+		{"dt", "date", "NO", "true", nil, ""},
+		{"platform", "varchar(255)", "NO", "true", nil, ""},
+		{"rollcall_source", "varchar(512)", "NO", "true", nil, ""},
+		{"uv", "bitmap", "NO", "false", "", "BITMAP_UNION"},
+		{"pv", "bigint", "NO", "false", nil, "MAX"},
+		{"low", "bigint", "YES", "false", nil, "MIN"},
 		{"rollcall_next_offset", "bigint", "NO", "false", nil, "MAX"},
 	}, table(t, c, "DESC dau.daily"))
 	require.Equal(t, [][]any{{"AGG_KEYS", "date_trunc('day', dt)", "`platform`, `rollcall_source`", "HASH", int64(2), "`dt`, `platform`, `rollcall_source`"}},

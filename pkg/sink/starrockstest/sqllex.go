@@ -149,6 +149,7 @@ func unescape(c byte) string {
 
 // quoteName back-ticks an identifier; quoteText makes a string literal.
 func quoteName(s string) string { return "`" + strings.ReplaceAll(s, "`", "``") + "`" }
+
 func quoteText(s string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(s) + `"`
 }

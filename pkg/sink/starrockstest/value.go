@@ -132,8 +132,6 @@ var (
 	errConvert    = errors.New("cannot convert")
 )
 
-var maxLargeint = new(big.Int).Sub(new(big.Int).Lsh(big.NewInt(1), 127), big.NewInt(1))
-
 // convert is CAST and what a load does to a source value: an error is what strict mode refuses and CAST makes NULL.
 func convert(v any, t typ) (any, error) {
 	if v == nil {
@@ -251,7 +249,7 @@ func toLargeint(v any) (any, error) {
 	default:
 		return nil, fmt.Errorf("%w %T to largeint", errConvert, v)
 	}
-	if n.CmpAbs(maxLargeint) > 0 {
+	if n.BitLen() > 127 {
 		return nil, fmt.Errorf("%w: %s for largeint", errOutOfRange, n)
 	}
 	return n, nil
