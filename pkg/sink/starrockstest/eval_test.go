@@ -12,10 +12,26 @@ func TestLike(t *testing.T) {
 		s, pattern string
 		want       bool
 	}{
-		{"abc", "abc", true}, {"abc", "a%", true}, {"abc", "%c", true}, {"abc", "%b%", true}, {"abc", "a_c", true}, {"abc", "a_", false},
-		{"", "%", true}, {"", "_", false}, {"", "", true}, {"a%b", `a\%b`, true}, {"axb", `a\%b`, false}, {"a_b", `a\_b`, true},
-		{`a\`, `a\`, true}, {"aXbXc", "a%X%c", true}, {"mississippi", "%iss%ippi", true}, {"äöü", "ä_ü", true}, {"ABC", "abc", false},
-		{"100%", "100%%", true}, {"abcd", "%d%", true}, {"abcd", "%e%", false},
+		{"abc", "abc", true},
+		{"abc", "a%", true},
+		{"abc", "%c", true},
+		{"abc", "%b%", true},
+		{"abc", "a_c", true},
+		{"abc", "a_", false},
+		{"", "%", true},
+		{"", "_", false},
+		{"", "", true},
+		{"a%b", `a\%b`, true},
+		{"axb", `a\%b`, false},
+		{"a_b", `a\_b`, true},
+		{`a\`, `a\`, true},
+		{"aXbXc", "a%X%c", true},
+		{"mississippi", "%iss%ippi", true},
+		{"äöü", "ä_ü", true},
+		{"ABC", "abc", false},
+		{"100%", "100%%", true},
+		{"abcd", "%d%", true},
+		{"abcd", "%e%", false},
 	} {
 		require.Equal(t, tc.want, like(tc.s, tc.pattern), "%q LIKE %q", tc.s, tc.pattern)
 	}
@@ -27,8 +43,14 @@ func TestCompareAcrossTypes(t *testing.T) {
 		a, b any
 		want int
 	}{
-		{int64(2), "10", -1}, {"10", int64(2), 1}, {date("2024-01-02"), "2024-1-2", 0}, {date("2024-01-02"), datetime("2024-01-02 00:00:01"), -1},
-		{datetime("2024-01-02 00:00:00"), date("2024-01-02"), 0}, {"9", "10", 1}, {1.5, int64(1), 1}, {int64(1 << 62), 1.0, 1},
+		{int64(2), "10", -1},
+		{"10", int64(2), 1},
+		{date("2024-01-02"), "2024-1-2", 0},
+		{date("2024-01-02"), datetime("2024-01-02 00:00:01"), -1},
+		{datetime("2024-01-02 00:00:00"), date("2024-01-02"), 0},
+		{"9", "10", 1},
+		{1.5, int64(1), 1},
+		{int64(1 << 62), 1.0, 1},
 	} {
 		got, err := compare(tc.a, tc.b)
 		require.NoError(t, err)
