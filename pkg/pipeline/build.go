@@ -199,7 +199,8 @@ func tableConfig(cfg *config.Config, opt limits) starrocks.TableConfig {
 func buildStore(cfg *config.Config, p *parts, log *zap.Logger) (checkpoint.Store, checkpointSaver) {
 	if dir := cfg.Checkpoint.Store.Dir; dir != "" {
 		f := checkpoint.NewFile(checkpoint.FileConfig{
-			Dir: dir, Measures: p.program.Measures(), Lateness: cfg.Aggregate.AllowedLateness,
+			Dir: dir, Target: cfg.StarRocks.Database + "." + cfg.StarRocks.Table,
+			Dimensions: len(p.program.Dimensions()), Measures: p.program.Measures(), Lateness: cfg.Aggregate.AllowedLateness,
 			Location: p.program.Location(), Log: log,
 		})
 		return f, f

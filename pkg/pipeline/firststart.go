@@ -78,7 +78,7 @@ func (w *worker) startOffsets(ctx context.Context, ps []source.Partition, bounds
 			out[p] = w.endOf(b)
 		case config.ModeOffsets:
 			if o, ok := start.Offsets[p.Topic][p.Partition]; ok {
-				out[p] = o
+				out[p] = min(max(o, b.Start), b.High) // outside the log nothing was lost: nobody had read it
 			}
 		}
 	}

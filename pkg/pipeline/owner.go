@@ -365,7 +365,9 @@ func (o *owner) misses(c *source.Chunk) bool {
 		return false
 	}
 	o.log.Error("records are missing between the position and what was delivered; positioning anew", zap.Int64("offset", at), zap.Int64("delivered_from", c.From))
-	o.mailbox.drop(false)
+	if o.mailbox.drop(false) {
+		o.w.source.Resume(o.p, o.gen, pauseQueue)
+	}
 	if err := o.w.source.Start(o.p, o.gen, at, o.epoch); err != nil {
 		o.log.Warn("cannot position the source", zap.Error(err))
 	}
@@ -395,7 +397,11 @@ func (o *owner) count(t *tally) {
 func (o *owner) halt(err error) {
 	o.stopped = err
 	o.w.source.Pause(o.p, o.gen, pauseStopped)
-	o.log.Error("partition stopped", zap.Error(err), zap.Int64("offset", o.agg.Next()))
+	at := int64(-1) // not known if it stops before it has begun
+	if o.agg != nil {
+		at = o.agg.Next()
+	}
+	o.log.Error("partition stopped", zap.Error(err), zap.Int64("offset", at))
 	o.setState(stateStopped, err.Error())
 	if o.w.opt.bounded() {
 		o.w.fail(&ExitError{Code: ExitSource, Err: fmt.Errorf("%s/%d: %w", o.p.Topic, o.p.Partition, err)})

@@ -80,6 +80,7 @@ func pause(ctx context.Context, d time.Duration) bool {
 func (o *owner) ask(ctx context.Context, a *asking) (wait time.Duration, done bool) {
 	cctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
+	inFlight := o.history.Topic != "" && !o.w.flusher.Idle(o.history.String()) // asked before T is read
 	in, err := o.gather(cctx, a)
 	if err != nil {
 		return o.askFailed(ctx, a, err), false
@@ -91,6 +92,10 @@ func (o *owner) ask(ctx context.Context, a *asking) (wait time.Duration, done bo
 	o.say(a, d)
 	if d.DropUnsent {
 		o.dropUnsent()
+		if inFlight { // it may still land, and the new history would count its records again
+			o.setState(stateRestoring, d.Message+": waiting for the load in flight")
+			return time.Second, false
+		}
 	}
 	switch d.Action {
 	case checkpoint.Continue, checkpoint.NewHistory:

@@ -71,10 +71,10 @@ type sim struct {
 	// settings are those of every worker that is made from now on.
 	settings map[string]string
 	workers  []*simWorker
-	// produced and bad are the records written so far, by partition.
-	produced, bad map[int32]int64
-	ports         int
-	faults        []*kfake.FaultHandle
+	// events are the records written so far, by partition: the event, or nil for a record that does not count.
+	events map[int32][]*oracle.Event
+	ports  int
+	faults []*kfake.FaultHandle
 }
 
 // simulate runs f in a bubble. Its clock stands at noon of 2026-03-10.
@@ -95,8 +95,8 @@ func newSim(t *testing.T, o simOptions) *sim {
 	}
 	s := &sim{
 		t: t, opt: o, net: newSimNet(), truth: oracle.NewTruth(time.UTC), rnd: rand.New(rand.NewPCG(o.seed, 99)),
-		gen:      oracle.NewGenerator(o.seed+1, 300, time.Now().Add(-40*time.Hour), 40*time.Hour),
-		produced: map[int32]int64{}, bad: map[int32]int64{}, ports: 18080,
+		gen:    oracle.NewGenerator(o.seed+1, 300, time.Now().Add(-40*time.Hour), 40*time.Hour),
+		events: map[int32][]*oracle.Event{}, ports: 18080,
 	}
 	opts := append([]kfake.Opt{
 		kfake.NumBrokers(2), kfake.Ports(9092, 9093), kfake.ListenFn(s.net.Listen), kfake.SeedTopics(1, simDead),
@@ -347,6 +347,9 @@ func (w *simWorker) get(path string) (int, string) {
 func (w *simWorker) reasons() []string {
 	w.s.t.Helper()
 	code, body := w.get("/readyz")
+	if code == 0 {
+		return []string{"http: " + body}
+	}
 	var a struct {
 		Ready   bool
 		Reasons []struct{ Check, Reason string }
@@ -469,20 +472,23 @@ func (s *sim) produce(n int, partitions ...int32) {
 			partitions = append(partitions, p)
 		}
 	}
-	rs := make([]*kgo.Record, n)
-	for i := range rs {
-		e := s.gen.Next()
+	var batch []*kgo.Record
+	for i := range n {
+		e, p := s.gen.Next(), partitions[i%len(partitions)]
 		s.truth.Add(e)
-		rs[i] = &kgo.Record{Topic: simTopic, Partition: partitions[i%len(partitions)], Value: e.AppendJSON(nil)}
+		s.events[p] = append(s.events[p], &e)
+		batch = append(batch, record(p, e.AppendJSON(nil)))
 	}
-	s.write(rs...)
+	s.write(batch...)
 }
 
-// event is a countable event at a time; it is in no truth.
-func (s *sim) event(at time.Time) oracle.Event {
-	e := s.gen.Next()
-	e.At = at.Truncate(time.Millisecond)
-	return e
+// produceBad writes records that do not count.
+func (s *sim) produceBad(rs ...*kgo.Record) {
+	s.t.Helper()
+	for _, r := range rs {
+		s.events[r.Partition] = append(s.events[r.Partition], nil)
+	}
+	s.write(rs...)
 }
 
 // write writes records and waits until Kafka has them.
@@ -491,13 +497,34 @@ func (s *sim) write(rs ...*kgo.Record) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	require.NoError(s.t, s.prod.ProduceSync(ctx, rs...).FirstErr())
-	for _, r := range rs {
-		s.produced[r.Partition]++
-	}
 }
 
 func record(partition int32, value []byte) *kgo.Record {
 	return &kgo.Record{Topic: simTopic, Partition: partition, Value: value}
+}
+
+// event is an event at a time; it is in no truth.
+func (s *sim) event(at time.Time) oracle.Event {
+	e := s.gen.Next()
+	e.At = at.Truncate(time.Millisecond)
+	return e
+}
+
+// expect makes the truth anew: the events of every partition from an offset on.
+func (s *sim) expect(from map[int32]int64) {
+	s.truth = oracle.NewTruth(time.UTC)
+	for p, events := range s.events {
+		s.add(p, from[p], int64(len(events)))
+	}
+}
+
+// add adds the events of a range of offsets to the truth.
+func (s *sim) add(partition int32, from, to int64) {
+	for _, e := range s.events[partition][from:to] {
+		if e != nil {
+			s.truth.Add(*e)
+		}
+	}
 }
 
 // fault makes Kafka refuse requests until healKafka.
@@ -608,6 +635,16 @@ func (s *sim) committed() map[int32]int64 {
 	return out
 }
 
+// metadata is what the group's commits say besides the offset.
+func (s *sim) metadata() map[int32]string {
+	s.t.Helper()
+	offs, err := kadm.NewClient(s.prod).FetchOffsets(context.Background(), simGroup)
+	require.NoError(s.t, err)
+	out := map[int32]string{}
+	offs.Each(func(o kadm.OffsetResponse) { out[o.Partition] = o.Metadata })
+	return out
+}
+
 func (s *sim) ends() map[int32]int64 {
 	s.t.Helper()
 	out := map[int32]int64{}
@@ -625,6 +662,25 @@ func (s *sim) commit(partition int32, at int64, metadata string) {
 	var offs kadm.Offsets
 	offs.Add(kadm.Offset{Topic: simTopic, Partition: partition, At: at, LeaderEpoch: -1, Metadata: metadata})
 	require.NoError(s.t, kadm.NewClient(s.prod).CommitAllOffsets(context.Background(), simGroup, offs))
+}
+
+// grow adds partitions to the topic.
+func (s *sim) grow(to int32) {
+	s.t.Helper()
+	_, err := kadm.NewClient(s.prod).UpdatePartitions(context.Background(), int(to), simTopic)
+	require.NoError(s.t, err)
+	s.opt.partitions = to
+	s.prod.Close() // or it takes a while to see them
+	s.prod = s.client()
+}
+
+// recreate deletes the topic and creates it again; the producer starts anew with it.
+func (s *sim) recreate() {
+	s.t.Helper()
+	require.NoError(s.t, s.kafka.DeleteTopic(simTopic))
+	require.NoError(s.t, s.kafka.CreateTopic(simTopic, s.opt.partitions, nil))
+	s.prod.Close()
+	s.prod = s.client()
 }
 
 // histories lists the sources in the table.
