@@ -103,8 +103,9 @@ func logger(cfg *config.Config) (*zap.Logger, error) {
 }
 
 type checkCmd struct {
-	Connect bool          `help:"Also reach the brokers, the group, every front end, a back end and the table."`
-	Timeout time.Duration `default:"20s" help:"How long all of that may take."`
+	Connect     bool          `help:"Also reach the brokers, the topics, the group, every front end, a back end and the table. Nothing is changed."`
+	OutagesPass bool          `help:"Say what does not answer, but fail only for what somebody has to change: for an init container, since the worker waits for the rest."`
+	Timeout     time.Duration `default:"45s" help:"How long all of that may take."`
 }
 
 // Run checks the settings and prints every problem and remark.
@@ -122,7 +123,7 @@ func (c checkCmd) Run(out io.Writer) error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), c.Timeout)
 	defer cancel()
-	return pipeline.CheckConnections(ctx, pipeline.Options{Config: cfg, Log: zap.NewNop(), Registry: prometheus.NewRegistry(), ReadFile: os.ReadFile}, out)
+	return pipeline.CheckConnections(ctx, pipeline.Options{Config: cfg, Log: zap.NewNop(), Registry: prometheus.NewRegistry(), ReadFile: os.ReadFile}, c.OutagesPass, out)
 }
 
 type configCmd struct {
