@@ -9,7 +9,6 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
-	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"rollcall/pkg/kafkatest"
 	"rollcall/pkg/oracle"
@@ -60,39 +59,11 @@ func playBroker(ctx context.Context, arg string) error {
 	if err != nil {
 		return err
 	}
-	var armed atomic.Bool
-	c.ControlKey(int16(kmsg.Fetch), func(kmsg.Request) (kmsg.Response, error, bool) {
-		c.KeepControl()
-		if armed.CompareAndSwap(true, false) {
-			_ = tell(firstFetch{At: time.Now()}) // if nobody listens any more, that is noticed elsewhere
-		}
-		return nil, nil, false
-	})
 	if err := tell(brokerReady{Addr: c.ListenAddrs()[0], Bytes: n}); err != nil {
 		return err
 	}
-	parentGone(ctx, func() { armed.Store(true) })
+	parentGone(ctx)
 	return nil
-}
-
-// firstFetch is what the broker says about the first request for records after it was told to listen for one: both sides' time begins there,
-// since a client has fetched and unpacked a good part of a small topic before its first poll returns.
-type firstFetch struct{ At time.Time }
-
-// listen tells the broker to say when it is next asked for records. Call heard afterwards.
-func (b *child) listen() error {
-	if _, err := b.stdin.Write([]byte("\n")); err != nil {
-		return fmt.Errorf("broker: %w", err)
-	}
-	return nil
-}
-
-func (b *child) heard() (time.Time, error) {
-	var f firstFetch
-	if err := b.hear(&f); err != nil {
-		return time.Time{}, fmt.Errorf("broker: %w", err)
-	}
-	return f.At, nil
 }
 
 // fill produces the workload as an ordinary producer does.

@@ -22,7 +22,7 @@ record's first byte, last byte and offset. *worker* is the real binary with five
 stand-in once a second; after each run its table is read by SQL and must equal the truth in every row. The two take turns, %d runs each.
 
 %s
-- events/s and MB/s: from the first request for records that reaches the broker to the last record counted, start and end of the process left out.
+- events/s and MB/s: from the first tenth of the records to the last one counted, so start, joining and restoring are left out.
 - µs CPU/event: user and system time of the whole process, starting, loading and stopping included, divided by the events. It hardly depends
   on what else the machine does, while events/s does: compare that one.
 - ratio: best events/s of the worker to the best of the raw consumer.

@@ -37,15 +37,10 @@ func play(ctx context.Context, role, spec string) error {
 // tell prints the one line.
 func tell(v any) error { return json.NewEncoder(os.Stdout).Encode(v) }
 
-// parentGone returns when the process that started this one closes the pipe to it, or is no more. Each line that comes calls told.
-func parentGone(ctx context.Context, told func()) {
+// parentGone returns when the process that started this one closes the pipe to it, or is no more.
+func parentGone(ctx context.Context) {
 	gone := make(chan struct{})
-	go func() {
-		for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
-			told()
-		}
-		close(gone)
-	}()
+	go func() { _, _ = io.Copy(io.Discard, os.Stdin); close(gone) }()
 	select {
 	case <-gone:
 	case <-ctx.Done():

@@ -20,8 +20,8 @@ type rawSpec struct {
 type rawDone struct {
 	Records int
 	Bytes   int64
-	Last    time.Time // when the last record had been touched
-	Touched uint64    // so that nothing is optimised away
+	Span    span
+	Touched uint64 // so that nothing is optimised away
 	PeakRSS int64
 }
 
@@ -54,7 +54,7 @@ func playRaw(ctx context.Context, arg string) error {
 			}
 			out.Records += len(p.Records)
 		})
-		out.Last = time.Now()
+		out.Span.seen(out.Records, spec.Events, time.Now())
 		cl.AllowRebalance()
 	}
 	if out.PeakRSS, err = peakRSS(pidSelf()); err != nil {
@@ -90,9 +90,6 @@ func rawOptions(spec rawSpec) []kgo.Opt {
 
 // measureRaw runs the raw consumer once.
 func measureRaw(ctx context.Context, w workload, broker *child, addr, group string) (run, error) {
-	if err := broker.listen(); err != nil {
-		return run{}, err
-	}
 	c, err := spawn(ctx, roleRaw, rawSpec{Addr: addr, Group: group, Events: w.Events})
 	if err != nil {
 		return run{}, err
@@ -105,12 +102,8 @@ func measureRaw(ctx context.Context, w workload, broker *child, addr, group stri
 		return run{}, fmt.Errorf("raw consumer: %w", err)
 	}
 	c.end()
-	begun, err := broker.heard()
-	if err != nil {
-		return run{}, err
-	}
 	return run{
-		events: out.Records, bytes: out.Bytes, seconds: out.Last.Sub(begun).Seconds(), rssMiB: mib(out.PeakRSS),
-		cpuSeconds: cpu(c.cmd.ProcessState).Seconds(), share: shareOf(begun, out.Last),
+		events: out.Records, bytes: out.Bytes, span: out.Span, rssMiB: mib(out.PeakRSS),
+		cpuSeconds: cpu(c.cmd.ProcessState).Seconds(), share: shareOf(out.Span.From, out.Span.To),
 	}, nil
 }

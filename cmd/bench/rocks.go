@@ -32,7 +32,7 @@ func playRocks(ctx context.Context) error {
 	if err := tell(rocksReady{HTTP: c.FEURL(1), MySQL: c.MySQLAddr(1)}); err != nil {
 		return err
 	}
-	parentGone(ctx, func() {})
+	parentGone(ctx)
 	return nil
 }
 

@@ -13,16 +13,43 @@ import (
 type run struct {
 	events     int
 	bytes      int64
-	seconds    float64 // from the first request for records to the last record
-	durable    float64 // from there to the exit with everything durable; the worker's only
+	span       span
 	cpuSeconds float64 // of the process, start and end included
 	rssMiB     float64
 	share      share // while the records were read
 }
 
-func (r run) rate() float64      { return float64(r.events) / r.seconds }
-func (r run) megabytes() float64 { return float64(r.bytes) / r.seconds / 1e6 }
+func (r run) rate() float64      { return r.span.rate() }
+func (r run) megabytes() float64 { return r.rate() * float64(r.bytes) / float64(r.events) / 1e6 }
 func (r run) micros() float64    { return r.cpuSeconds / float64(r.events) * 1e6 }
+
+// span is the part of a run that its rate is taken from: after the first tenth of the records, so that joining the group, restoring and the
+// first fetches are over, to the last record.
+type span struct {
+	From, To time.Time
+	Read     int // records between them
+	before   int
+}
+
+// seen notes that n of all records had been read at a moment.
+func (s *span) seen(n, all int, at time.Time) {
+	if n < all/10 {
+		return
+	}
+	if s.From.IsZero() {
+		s.From, s.before = at, n
+	}
+	s.To, s.Read = at, n-s.before
+}
+
+func (s *span) over(all int) bool { return !s.From.IsZero() && s.before+s.Read >= all }
+
+func (s *span) rate() float64 {
+	if d := s.To.Sub(s.From).Seconds(); d > 0 {
+		return float64(s.Read) / d
+	}
+	return 0
+}
 
 func mib(bytes int64) float64 { return float64(bytes) / (1 << 20) }
 func pidSelf() int            { return os.Getpid() }
@@ -110,5 +137,5 @@ func memory(ctx context.Context, f flags, compression string) ([]memoryResult, e
 func say(format string, args ...any) { fmt.Fprintf(os.Stderr, "bench: "+format+"\n", args...) }
 
 func (r run) String() string {
-	return fmt.Sprintf("%8.0f events/s  %4.0f MB/s  %.2f µs CPU per event  %4.0f MiB  %5.2f s  %s", r.rate(), r.megabytes(), r.micros(), r.rssMiB, r.seconds, r.share)
+	return fmt.Sprintf("%8.0f events/s  %4.0f MB/s  %.2f µs CPU per event  %4.0f MiB  %5.2f s  %s", r.rate(), r.megabytes(), r.micros(), r.rssMiB, r.span.To.Sub(r.span.From).Seconds(), r.share)
 }

@@ -30,9 +30,6 @@ func measureWorker(ctx context.Context, f flags, w workload, truth *oracle.Truth
 		return run{}, err
 	}
 	defer log.Close()
-	if err := broker.listen(); err != nil {
-		return run{}, err
-	}
 	r, err := runWorker(ctx, f, w, log, addr, group, at, broker, rocks)
 	if err != nil {
 		return run{}, fmt.Errorf("worker: %w; end of its log (%s):\n%s", err, log.Name(), tail(log, 4<<10))
@@ -75,13 +72,9 @@ func runWorker(ctx context.Context, f flags, w workload, log *os.File, addr, gro
 		<-exited
 		return run{}, err
 	}
-	begun, err := broker.heard()
-	if err != nil {
-		return run{}, err
-	}
 	return run{
-		events: w.Events, bytes: watch.bytes, seconds: watch.last.Sub(begun).Seconds(), durable: watch.end.Sub(begun).Seconds(),
-		rssMiB: mib(watch.peak), cpuSeconds: cpu(cmd.ProcessState).Seconds(), share: shareOf(begun, watch.last),
+		events: w.Events, bytes: watch.bytes, span: watch.span, rssMiB: mib(watch.peak),
+		cpuSeconds: cpu(cmd.ProcessState).Seconds(), share: shareOf(watch.span.From, watch.span.To),
 	}, nil
 }
 
@@ -107,9 +100,9 @@ type watcher struct {
 	pid    int
 	events int
 
-	last, end time.Time // of the last record, of the exit
-	bytes     int64
-	peak      int64
+	span  span
+	bytes int64
+	peak  int64
 }
 
 // follow returns when the process has ended: an error unless it exited 0 after reading everything. It asks often only when
@@ -120,11 +113,10 @@ func (w *watcher) follow(ctx context.Context, exited chan error) error {
 		if rss, err := peakRSS(w.pid); err == nil {
 			w.peak = max(w.peak, rss)
 		}
-		if w.last.IsZero() {
+		if !w.span.over(w.events) {
 			n, bytes := w.read(ctx)
-			if n >= w.events {
-				w.last, w.bytes = time.Now(), bytes
-			}
+			w.span.seen(n, w.events, time.Now())
+			w.bytes = max(w.bytes, bytes)
 			if n < w.events/10*9 {
 				pause = 50 * time.Millisecond
 			}
@@ -132,8 +124,7 @@ func (w *watcher) follow(ctx context.Context, exited chan error) error {
 		select {
 		case err := <-exited:
 			exited <- err
-			w.end = time.Now()
-			if err == nil && w.last.IsZero() {
+			if err == nil && !w.span.over(w.events) {
 				err = errors.New("it ended before its metrics showed every record")
 			}
 			return err
