@@ -97,6 +97,8 @@ type StarRocks struct {
 	Database string    `env:"STARROCKS_DATABASE" required:"true" format:"an identifier" doc:"The database. It must exist."`
 	Table    string    `env:"STARROCKS_TABLE" required:"true" format:"an identifier" doc:"The table the loads go to."`
 	View     string    `env:"STARROCKS_VIEW" show:"<table>_view" format:"an identifier, or none" doc:"The view for readers, which adds up the rows of all sources. 'none' for no view."`
+	// PlainRedirect has its name beside those of TLS, where people look for it.
+	PlainRedirect bool `env:"STARROCKS_TLS_ALLOW_PLAIN_REDIRECT" envDefault:"false" doc:"Let a load that reached an FE by https go on to a BE by http. FEs redirect to http whatever the client came by, so password and data then travel in clear text from there. Without it such a redirect is an error."`
 }
 
 // Table says what the worker may do to the table's shape.
