@@ -18,18 +18,41 @@ func (o *owner) deadLetter(r *kgo.Record, reason aggregate.Reason) {
 	}
 	g, size := o.gate, int64(len(r.Key)+len(r.Value))
 	g.add()
-	o.letters.n.Add(1)
-	o.letters.bytes.Add(size)
+	o.letters.opened(size)
 	o.w.letters.Publish(r, string(reason), func(err error) {
-		o.letters.n.Add(-1)
-		o.letters.bytes.Add(-size)
+		o.letters.closed(size)
 		g.confirmed(err)
 	})
 }
 
 // openLetters counts the dead letters of a partition that its topic has not confirmed. The owner adds, the dead-letter client's
 // goroutine takes off, the pressure loop pauses the partition while there are too many.
-type openLetters struct{ n, bytes atomic.Int64 }
+type openLetters struct {
+	n, bytes atomic.Int64
+	moved    atomic.Int64 // Unix ms of the last answer, or of the first letter since there was none open
+}
+
+func (l *openLetters) opened(size int64) {
+	if l.n.Add(1) == 1 {
+		l.moved.Store(time.Now().UnixMilli())
+	}
+	l.bytes.Add(size)
+}
+
+func (l *openLetters) closed(size int64) {
+	l.moved.Store(time.Now().UnixMilli())
+	l.n.Add(-1)
+	l.bytes.Add(-size)
+}
+
+// stuck reports whether dead letters have been open for a while without any answer, and since when. The client repeats most refusals by
+// itself and says nothing.
+func (l *openLetters) stuck() (since time.Time, stuck bool) {
+	since = time.UnixMilli(l.moved.Load())
+	return since, l.n.Load() > 0 && time.Since(since) > lettersStuckAfter
+}
+
+const lettersStuckAfter = 10 * time.Second
 
 // outcomeLog says what was not counted without flooding the log: the first of its kind at once, then one line per interval with how
 // many there were meanwhile. The counters are exact.

@@ -80,6 +80,7 @@ type sim struct {
 // simulate runs f in a bubble. Its clock stands at noon of 2026-03-10.
 func simulate(t *testing.T, o simOptions, f func(t *testing.T, s *sim)) {
 	t.Helper()
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		time.Sleep(time.Until(time.Date(2026, 3, 10, 12, 0, 0, 0, time.UTC)))
 		s := newSim(t, o)
@@ -545,7 +546,7 @@ func (s *sim) healKafka() {
 // eventually waits in virtual time until ok, for at most limit.
 func (s *sim) eventually(limit time.Duration, what string, ok func() bool) {
 	s.t.Helper()
-	for end := time.Now().Add(limit); ; time.Sleep(100 * time.Millisecond) {
+	for end := time.Now().Add(limit); ; time.Sleep(max(100*time.Millisecond, min(time.Second, limit/100))) {
 		if ok() {
 			return
 		}
@@ -558,7 +559,7 @@ func (s *sim) eventually(limit time.Duration, what string, ok func() bool) {
 // ready waits until the workers are ready.
 func (s *sim) ready(limit time.Duration, ws ...*simWorker) {
 	s.t.Helper()
-	for end := time.Now().Add(limit); ; time.Sleep(200 * time.Millisecond) {
+	for end := time.Now().Add(limit); ; time.Sleep(max(200*time.Millisecond, min(time.Second, limit/100))) {
 		var open []string
 		for _, w := range ws {
 			require.False(s.t, w.ended(), "%s ended: %v", w.name, w.err)

@@ -114,7 +114,13 @@ func (w *worker) readySink() []admin.Reason {
 	}
 	if w.letters != nil {
 		if s := w.letters.Status(); s.Err != nil {
-			out = append(out, admin.Reason{Check: "deadletter", Reason: "the dead-letter topic refuses records: " + s.Err.Error(), Since: s.Since})
+			return append(out, admin.Reason{Check: "deadletter", Reason: "the dead-letter topic refuses records: " + s.Err.Error(), Since: s.Since})
+		}
+		for _, o := range w.owners.all() {
+			if since, stuck := o.letters.stuck(); stuck {
+				reason := fmt.Sprintf("the dead-letter topic does not confirm the records of %s; its offset waits for them", o.p)
+				return append(out, admin.Reason{Check: "deadletter", Reason: reason, Since: since})
+			}
 		}
 	}
 	return out
