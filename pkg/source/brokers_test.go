@@ -122,15 +122,15 @@ func TestFourOfTwelveBrokersGo(t *testing.T) {
 				w.epochEnds(keepsAll)
 				f := &faultyNet{w: w, gone: map[string]string{}}
 				g := &gaps{last: map[Partition]time.Time{}, worst: map[Partition]time.Duration{}}
-				m := w.join(func(c *Config, n *notes) {
-					c.Security = []kgo.Opt{kgo.Dialer(f.dial)}
-					n.onRecords = g.take
-				})
 				all := make([]int32, partitions)
 				for i := range all {
 					all[i] = int32(i)
 					require.NoError(t, w.kafka.MoveTopicPartition(topic, int32(i), int32(i%12)))
 				}
+				m := w.join(func(c *Config, n *notes) {
+					c.Security = []kgo.Opt{kgo.Dialer(f.dial)}
+					n.onRecords = g.take
+				})
 				stop, fed := make(chan struct{}), 0
 				var feeding sync.WaitGroup
 				feeding.Go(func() {

@@ -50,7 +50,11 @@ func (w *world) keeper(topic, protocol string, seen *ledger) *member {
 					for ctx.Err() == nil && n.gen(p) == g {
 						committed, err := n.m.Committed(ctx, topic, []int32{p.Partition})
 						if err == nil {
-							_ = n.m.Start(p, g, committed[p.Partition].Offset, -1) // the assignment may be over
+							at, epoch := int64(0), int32(-1)
+							if c, ok := committed[p.Partition]; ok {
+								at, epoch = c.Offset, c.LeaderEpoch
+							}
+							_ = n.m.Start(p, g, at, epoch) // the assignment may be over
 							return
 						}
 						sleep(ctx, 100*time.Millisecond)
@@ -63,7 +67,7 @@ func (w *world) keeper(topic, protocol string, seen *ledger) *member {
 			var cs []Commit
 			for _, p := range ps {
 				if at := n.at(p); at > 0 {
-					cs = append(cs, Commit{Partition: p, Generation: n.gen(p), Offset: at, LeaderEpoch: -1, Metadata: "revoked"})
+					cs = append(cs, Commit{Partition: p, Generation: n.gen(p), Offset: at, LeaderEpoch: n.epochOf(p), Metadata: "revoked"})
 				}
 			}
 			if err := n.m.Commit(ctx, cs); err != nil {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+	"github.com/twmb/franz-go/pkg/kversion"
 	"github.com/twmb/franz-go/plugin/kzap"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
@@ -51,6 +52,7 @@ func (s *Source) options(ctx context.Context, sess *session) []kgo.Opt {
 		kgo.DisableClientMetrics(),
 		kgo.WithLogger(clientLogger(s.log)),
 		kgo.WithHooks(s.hooks(sess)...),
+		kgo.MaxVersions(versions()),
 
 		kgo.FetchMaxWait(c.FetchMaxWait),
 		kgo.FetchMaxBytes(c.FetchMaxBytes),
@@ -97,6 +99,16 @@ func (s *Source) options(ctx context.Context, sess *session) []kgo.Opt {
 		opts = append(opts, kgo.ConsumeTopics(topics...))
 	}
 	return append(opts, c.Security...)
+}
+
+// versions are the client's own, but for Fetch: from version 16 on a broker that is not the leader says who is (KIP-951), and the client
+// (franz-go 1.22.3: kip951move, source.handleReqResp) asks it again at once, without an end, until its metadata loop has moved the partition.
+// While that loop waits for a broker that is silent, this takes a whole core and a goroutine per answer. Below 16 the error comes to us, who
+// pause the partition for a moment, and the metadata that it triggers moves it.
+func versions() *kversion.Versions {
+	v := kversion.Stable()
+	v.SetMaxKeyVersion(int16(kmsg.Fetch), 15)
+	return v
 }
 
 // clientLogger is the client's own log at warn, thinned out: it writes a line per retry.

@@ -115,7 +115,10 @@ func (s *storm) step() {
 		s.leave(i)
 	case 3:
 		m.Rebuild("storm")
-	case 4:
+	case 4: // not before it has delivered: see inBubble
+		if m.notes.gen(p) == 0 || m.notes.at(p) == 0 {
+			return
+		}
 		_ = s.w.kafka.MoveTopicPartition(topic, p.Partition, int32(s.r.IntN(2)))
 	case 5:
 		s.w.kafka.RehashCoordinators()
