@@ -22,9 +22,11 @@ record's first byte, last byte and offset. *worker* is the real binary with five
 stand-in once a second; after each run its table is read by SQL and must equal the truth in every row. The two take turns, %d runs each.
 
 %s
-- events/s and MB/s: from the first tenth of the records to the last one counted, so start, joining and restoring are left out.
+- events/s and MB/s: from when every partition is assigned and restored to the last record counted; starting and stopping are left out.
 - µs CPU/event: user and system time of the whole process, starting, loading and stopping included, divided by the events. It hardly depends
   on what else the machine does, while events/s does: compare that one.
+- cores of others: what programs that have nothing to do with the benchmark took meanwhile (median). The raw consumer hardly uses more than one
+  core with its broker, the worker uses all it is given: where others took one, the ratio is too low and no verdict on the worker.
 - ratio: best events/s of the worker to the best of the raw consumer.
 `, thousands(float64(f.events)), thousands(float64(f.users)), partitions, f.batch>>10, f.runs, markdown(r.speedRows()))
 	}

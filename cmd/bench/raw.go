@@ -5,9 +5,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"runtime/debug"
+	"sync/atomic"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+	"github.com/twmb/franz-go/pkg/kversion"
 )
 
 // rawSpec says what the raw consumer reads.
@@ -33,7 +36,12 @@ func playRaw(ctx context.Context, arg string) error {
 		return err
 	}
 	debug.SetGCPercent(400) // as cmd/rollcall
-	cl, err := kgo.NewClient(rawOptions(spec)...)
+	var assigned atomic.Pointer[time.Time]
+	cl, err := kgo.NewClient(append(rawOptions(spec), kgo.OnPartitionsAssigned(func(_ context.Context, _ *kgo.Client, ps map[string][]int32) {
+		if now := time.Now(); len(ps) > 0 {
+			assigned.CompareAndSwap(nil, &now)
+		}
+	}))...)
 	if err != nil {
 		return fmt.Errorf("raw consumer: %w", err)
 	}
@@ -54,9 +62,10 @@ func playRaw(ctx context.Context, arg string) error {
 			}
 			out.Records += len(p.Records)
 		})
-		out.Span.seen(out.Records, spec.Events, time.Now())
 		cl.AllowRebalance()
 	}
+	out.Span.begin(0, *assigned.Load())
+	out.Span.seen(out.Records, time.Now())
 	if out.PeakRSS, err = peakRSS(pidSelf()); err != nil {
 		out.PeakRSS = 0
 	}
@@ -66,11 +75,14 @@ func playRaw(ctx context.Context, arg string) error {
 // rawOptions are those of pkg/source that matter for speed; whoever changes them there changes them here. The limits that only matter when
 // brokers fail are left out.
 func rawOptions(spec rawSpec) []kgo.Opt {
+	versions := kversion.Stable()
+	versions.SetMaxKeyVersion(int16(kmsg.Fetch), 15)
 	return []kgo.Opt{
 		kgo.SeedBrokers(spec.Addr),
 		kgo.ClientID("bench-raw"),
 		kgo.MetadataMinAge(500 * time.Millisecond),
 		kgo.DisableClientMetrics(),
+		kgo.MaxVersions(versions),
 		kgo.FetchMaxWait(time.Second),
 		kgo.FetchMaxBytes(16 << 20),
 		kgo.FetchMaxPartitionBytes(1 << 20),

@@ -36,7 +36,8 @@ func values(runs []run, of func(run) float64) []float64 {
 	return out
 }
 
-func rss(r run) float64 { return r.rssMiB }
+func rss(r run) float64    { return r.rssMiB }
+func others(r run) float64 { return r.share.others }
 
 // machine is where the figures come from.
 type machine struct {
@@ -99,7 +100,7 @@ func (r report) speedRows() [][]string {
 	if len(r.speeds) == 0 {
 		return nil
 	}
-	rows := [][]string{{"topic", "who", "events/s best", "median", "MB/s best", "µs CPU/event best", "median", "peak RSS MiB", "ratio"}}
+	rows := [][]string{{"topic", "who", "events/s best", "median", "MB/s best", "µs CPU/event best", "median", "peak RSS MiB", "cores of others", "ratio"}}
 	for _, s := range r.speeds {
 		for _, side := range []struct {
 			name, ratio string
@@ -109,7 +110,7 @@ func (r report) speedRows() [][]string {
 				s.compression, side.name,
 				thousands(best(side.runs, run.rate)), thousands(median(side.runs, run.rate)), fmt.Sprintf("%.0f", best(side.runs, run.megabytes)),
 				fmt.Sprintf("%.2f", least(side.runs, run.micros)), fmt.Sprintf("%.2f", median(side.runs, run.micros)),
-				fmt.Sprintf("%.0f", best(side.runs, rss)), side.ratio,
+				fmt.Sprintf("%.0f", best(side.runs, rss)), fmt.Sprintf("%.1f", median(side.runs, others)*float64(r.machine.cores)), side.ratio,
 			})
 		}
 	}

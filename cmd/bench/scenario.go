@@ -23,24 +23,23 @@ func (r run) rate() float64      { return r.span.rate() }
 func (r run) megabytes() float64 { return r.rate() * float64(r.bytes) / float64(r.events) / 1e6 }
 func (r run) micros() float64    { return r.cpuSeconds / float64(r.events) * 1e6 }
 
-// span is the part of a run that its rate is taken from: after the first tenth of the records, so that joining the group, restoring and the
-// first fetches are over, to the last record.
+// span is the part of a run that its rate is taken from: from when every partition may be fetched, so that starting, joining the group and
+// restoring are over, to the last record.
 type span struct {
 	From, To time.Time
 	Read     int // records between them
 	before   int
 }
 
-// seen notes that n of all records had been read at a moment.
-func (s *span) seen(n, all int, at time.Time) {
-	if n < all/10 {
-		return
-	}
+// begin notes the moment from which on it counts, when n records had been read already; the first one holds.
+func (s *span) begin(n int, at time.Time) {
 	if s.From.IsZero() {
 		s.From, s.before = at, n
 	}
-	s.To, s.Read = at, n-s.before
 }
+
+// seen notes that n records had been read at a moment.
+func (s *span) seen(n int, at time.Time) { s.To, s.Read = at, n-s.before }
 
 func (s *span) over(all int) bool { return !s.From.IsZero() && s.before+s.Read >= all }
 

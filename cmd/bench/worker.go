@@ -106,7 +106,7 @@ type watcher struct {
 }
 
 // follow returns when the process has ended: an error unless it exited 0 after reading everything. It asks often only when
-// the last record is near, since answering costs the worker time.
+// the begin or the last record is near, since answering costs the worker time.
 func (w *watcher) follow(ctx context.Context, exited chan error) error {
 	for {
 		pause := 10 * time.Millisecond
@@ -114,10 +114,12 @@ func (w *watcher) follow(ctx context.Context, exited chan error) error {
 			w.peak = max(w.peak, rss)
 		}
 		if !w.span.over(w.events) {
-			n, bytes := w.read(ctx)
-			w.span.seen(n, w.events, time.Now())
-			w.bytes = max(w.bytes, bytes)
-			if n < w.events/10*9 {
+			n, open := w.read(ctx)
+			if open {
+				w.span.begin(n, time.Now())
+			}
+			w.span.seen(n, time.Now())
+			if open && n < w.events/10*9 {
 				pause = 50 * time.Millisecond
 			}
 		}
@@ -133,25 +135,27 @@ func (w *watcher) follow(ctx context.Context, exited chan error) error {
 	}
 }
 
-// read asks for the records and bytes read so far; 0 while it does not answer.
-func (w *watcher) read(ctx context.Context) (n int, bytes int64) {
+// read asks for the records read so far, and whether every partition may be fetched by now; 0 and false while it does not answer.
+func (w *watcher) read(ctx context.Context) (n int, open bool) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, w.url, nil)
 	if err != nil {
-		return 0, 0
+		return 0, false
 	}
 	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
-		return 0, 0
+		return 0, false
 	}
 	defer resp.Body.Close()
-	sums, err := sum(resp.Body, "rollcall_source_records_total", "rollcall_source_bytes_total")
+	sums, err := sum(resp.Body, "rollcall_source_records_total", "rollcall_source_bytes_total", "rollcall_source_assigned_partitions",
+		`rollcall_source_paused{reason="restoring"}`)
 	if err != nil {
-		return 0, 0
+		return 0, false
 	}
-	return int(sums[0]), int64(sums[1])
+	w.bytes = max(w.bytes, int64(sums[1]))
+	return int(sums[0]), sums[2] == partitions && sums[3] == 0
 }
 
-// sum adds up the series of each name in a page of metrics.
+// sum adds up the series of each name, or the one series named with its labels, in a page of metrics.
 func sum(page io.Reader, names ...string) ([]float64, error) {
 	out := make([]float64, len(names))
 	lines := bufio.NewScanner(page)
