@@ -5,7 +5,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 LDFLAGS := -s -w -X main.buildVersion=$(VERSION)
 GOLANGCI := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
-.PHONY: build demo play test lint bench fuzz docs clean
+.PHONY: build demo play test lint bench fuzz docs image clean
 
 build:
 	@mkdir -p $(BIN)
@@ -41,6 +41,10 @@ fuzz:
 docs: build
 	$(BIN)/rollcall config --markdown > docs/settings.md
 	$(GO) test ./pkg/pipeline -run TestMetricsPage -update
+
+# The container image, reproducibly, with docker, podman or buildah (BUILDER=none: only its contents, in build/image).
+image:
+	@GO=$(GO) VERSION=$(VERSION) deploy/image/build $(IMAGE)
 
 clean:
 	rm -rf $(BIN)

@@ -382,7 +382,7 @@ func TestPortsAndPaths(t *testing.T) {
 		}
 		require.True(t, open[53])
 		require.True(t, open[8040], "the back ends, to which front ends send loads on")
-		for _, addr := range slices.Concat(cfg.Kafka.Brokers, cfg.StarRocks.HTTP, cfg.StarRocks.MySQL) {
+		for _, addr := range slices.Concat([]string(cfg.Kafka.Brokers), []string(cfg.StarRocks.HTTP), []string(cfg.StarRocks.MySQL)) {
 			n, err := strconv.Atoi(addr[strings.LastIndexByte(addr, ':')+1:])
 			require.NoError(t, err)
 			require.True(t, open[n], "%s is shut off", addr)
