@@ -85,12 +85,12 @@ func checkStarRocks(opt Options, p *parts) preflight.StarRocksConfig {
 	}
 	return preflight.StarRocksConfig{
 		HTTP: sr.HTTP, MySQL: sr.MySQL, User: sr.User, Password: sr.Password.Value(), Database: sr.Database, Table: sr.Table,
-		HTTPTLS: httpTLS, MySQLTLS: mysqlTLS, Shape: p.table.Check, Mode: starrocks.Mode(cfg.Table.Mode),
+		HTTPTLS: httpTLS, MySQLTLS: mysqlTLS, PlainRedirect: sr.PlainRedirect, Shape: p.table.Check, Mode: starrocks.Mode(cfg.Table.Mode),
 		Restores: cfg.Checkpoint.Store.Dir == "", Dial: opt.Dial,
 		Client: func(front string) (*starrocks.Client, error) {
 			return starrocks.New(starrocks.Config{
 				HTTP: []string{front}, User: sr.User, Password: sr.Password.Value(), Database: sr.Database, Table: sr.Table,
-				Dimensions: p.program.Dimensions(), Measures: p.program.Measures(), TLS: httpTLS, DialContext: opt.Dial,
+				Dimensions: p.program.Dimensions(), Measures: p.program.Measures(), TLS: httpTLS, AllowPlainRedirect: sr.PlainRedirect, DialContext: opt.Dial,
 			})
 		},
 	}

@@ -41,6 +41,8 @@ type StarRocksConfig struct {
 	Database, Table string
 	// HTTPTLS and MySQLTLS are nil for plain.
 	HTTPTLS, MySQLTLS *tls.Config
+	// PlainRedirect lets an https front end send loads on to http (STARROCKS_TLS_ALLOW_PLAIN_REDIRECT).
+	PlainRedirect bool
 	// Shape compares table and view with what is expected and changes nothing (starrocks.Table.Check).
 	Shape func(context.Context) error
 	Mode  starrocks.Mode

@@ -233,8 +233,8 @@ func (t *rocksTry) redirect(ctx context.Context, front string) (node string, f *
 		if err != nil || next.Host == "" {
 			return "", &fault{cause: fmt.Sprintf("%s redirects to %q", target.Host, resp.Header.Get("Location")), remedy: "see the front end's log"}
 		}
-		if target.Scheme == "https" && next.Scheme == "http" {
-			return "", &fault{cause: "it sends loads on to " + next.Host + " without TLS, and the worker does not follow", remedy: "use an http:// address in STARROCKS_HTTP, or put a proxy with TLS before the back ends"}
+		if target.Scheme == "https" && next.Scheme == "http" && !t.cfg.PlainRedirect {
+			return "", &fault{cause: "it sends loads on to " + next.Host + " without TLS, and the worker does not follow", remedy: "put a proxy with TLS before the back ends, or accept clear text from there on: STARROCKS_TLS_ALLOW_PLAIN_REDIRECT=true"}
 		}
 		next.User = nil
 		front, f := t.health(ctx, next)
