@@ -220,18 +220,18 @@ func (t *rocksTry) redirect(ctx context.Context, front string) (node string, f *
 	}
 	target := base.JoinPath("api", t.cfg.Database, t.cfg.Table, "_stream_load")
 	for range maxHops {
-		resp, body, err := t.request(ctx, http.MethodPut, target)
+		a, err := t.request(ctx, http.MethodPut, target)
 		if err != nil {
 			f := web(err)
 			return "", &f
 		}
-		if resp.StatusCode != http.StatusTemporaryRedirect && resp.StatusCode != http.StatusFound && resp.StatusCode != http.StatusMovedPermanently {
-			f := t.refused(target.Host, resp.StatusCode, body)
+		if a.status != http.StatusTemporaryRedirect && a.status != http.StatusFound && a.status != http.StatusMovedPermanently {
+			f := t.refused(target.Host, a.status, a.body)
 			return "", &f
 		}
-		next, err := target.Parse(resp.Header.Get("Location"))
+		next, err := target.Parse(a.location)
 		if err != nil || next.Host == "" {
-			return "", &fault{cause: fmt.Sprintf("%s redirects to %q", target.Host, resp.Header.Get("Location")), remedy: "see the front end's log"}
+			return "", &fault{cause: fmt.Sprintf("%s redirects to %q", target.Host, a.location), remedy: "see the front end's log"}
 		}
 		if target.Scheme == "https" && next.Scheme == "http" && !t.cfg.PlainRedirect {
 			return "", &fault{cause: "it sends loads on to " + next.Host + " without TLS, and the worker does not follow", remedy: "put a proxy with TLS before the back ends, or accept clear text from there on: STARROCKS_TLS_ALLOW_PLAIN_REDIRECT=true"}
@@ -253,17 +253,23 @@ func (t *rocksTry) redirect(ctx context.Context, front string) (node string, f *
 // back ends in its health (StarRocks: fe HealthAction.java, be health_action.cpp).
 func (t *rocksTry) health(ctx context.Context, node *url.URL) (front bool, f *fault) {
 	u := &url.URL{Scheme: node.Scheme, Host: node.Host, Path: "/api/health"}
-	_, body, err := t.request(ctx, http.MethodGet, u)
+	a, err := t.request(ctx, http.MethodGet, u)
 	if err != nil {
 		cause := web(err)
 		return false, &fault{cause: "it sends loads on to " + node.Host + ", which cannot be reached: " + cause.cause, remedy: "let the worker reach every back end's http_port (8040) by the name or address that the cluster knows it by (SHOW BACKENDS): name server, NetworkPolicy, firewall", outage: cause.outage}
 	}
-	return strings.Contains(body, "online_backend_num"), nil
+	return strings.Contains(a.body, "online_backend_num"), nil
+}
+
+// answer is what is wanted of a response.
+type answer struct {
+	status         int
+	location, body string
 }
 
 // request makes one request without following redirects. A PUT announces a body that it never sends, since only who answers "continue"
 // would get it, and a front end never does.
-func (t *rocksTry) request(ctx context.Context, method string, u *url.URL) (*http.Response, string, error) {
+func (t *rocksTry) request(ctx context.Context, method string, u *url.URL) (answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, tryTimeout)
 	defer cancel()
 	var body io.Reader
@@ -272,7 +278,7 @@ func (t *rocksTry) request(ctx context.Context, method string, u *url.URL) (*htt
 	}
 	req, err := http.NewRequestWithContext(ctx, method, u.String(), body)
 	if err != nil {
-		return nil, "", err
+		return answer{}, err
 	}
 	req.SetBasicAuth(t.cfg.User, t.cfg.Password)
 	req.Close = true
@@ -286,11 +292,11 @@ func (t *rocksTry) request(ctx context.Context, method string, u *url.URL) (*htt
 	defer transport.CloseIdleConnections()
 	resp, err := transport.RoundTrip(req)
 	if err != nil {
-		return nil, "", err
+		return answer{}, err
 	}
 	defer func() { _ = resp.Body.Close() }() // nothing more is wanted of it
 	text, err := io.ReadAll(io.LimitReader(resp.Body, 4<<10))
-	return resp, string(text), err
+	return answer{status: resp.StatusCode, location: resp.Header.Get("Location"), body: string(text)}, err
 }
 
 func (t *rocksTry) transport() *http.Transport {

@@ -52,7 +52,7 @@ func main() {
 	flag.Parse()
 	if err := run(*binary, *version, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "sbom:", err)
-		os.Exit(3)
+		os.Exit(3) //nolint:forbidigo // a command
 	}
 }
 
