@@ -94,7 +94,7 @@ type StarRocks struct {
 	MySQL    Addresses `env:"STARROCKS_MYSQL" required:"true" doc:"MySQL addresses of the FEs, for table work and restoring."`
 	User     string    `env:"STARROCKS_USER" required:"true" doc:"The user. It needs SELECT and INSERT on the table, and CREATE TABLE, CREATE VIEW and ALTER with 'TABLE_MODE=create'."`
 	Password Secret    `env:"STARROCKS_PASSWORD" doc:"Its password. May be empty."`
-	Database string    `env:"STARROCKS_DATABASE" required:"true" format:"an identifier" doc:"The database. It must exist."`
+	Database string    `env:"STARROCKS_DATABASE" required:"true" format:"an identifier" doc:"The database. With 'TABLE_MODE=create' it is created if missing, otherwise it must exist."`
 	Table    string    `env:"STARROCKS_TABLE" required:"true" format:"an identifier" doc:"The table the loads go to."`
 	View     string    `env:"STARROCKS_VIEW" show:"<table>_view" format:"an identifier, or none" doc:"The view for readers, which adds up the rows of all sources. 'none' for no view."`
 	// PlainRedirect has its name beside those of TLS, where people look for it.

@@ -168,7 +168,7 @@ func TestEverythingSet(t *testing.T) {
 func TestAllProblemsAtOnce(t *testing.T) {
 	_, err := config.Load([]string{"KAFKA_BROKERS=k1", "KAFKA_SESSION_TIMEOUT=3s", "TABLE_MODE=creat", "FLUSH_INTERVALL=3s"}, files{}.read)
 	require.Equal(t, strings.Split(strings.TrimSpace(`
-KAFKA_BROKERS: "k1" is not host:port; allowed: host:port, several by comma; write for example host-1:9092,host-2:9092
+KAFKA_BROKERS: "k1" is not host:port; allowed: host:port, several by comma; write for example kafka-1:9092,kafka-2:9092 or fe-1:9030
 KAFKA_TOPICS: not set; allowed: topic names by comma, or one /regular expression/; set it; there is no default
 KAFKA_GROUP: not set; allowed: text; set it; there is no default
 KAFKA_SESSION_TIMEOUT: "3s" is too little; allowed: a duration from 6s to 30m; write at least 6s

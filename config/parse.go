@@ -98,13 +98,13 @@ func (a *Addresses) set(text string) []Problem {
 	var problems []Problem
 	for _, item := range list(text) {
 		if err := checkHostPort(item, false); err != nil {
-			problems = append(problems, bad(quote(item)+" "+err.Error(), addressFormat, "write for example host-1:9092,host-2:9092")...)
+			problems = append(problems, bad(quote(item)+" "+err.Error(), addressFormat, "write for example kafka-1:9092,kafka-2:9092 or fe-1:9030")...)
 			continue
 		}
 		*a = append(*a, item)
 	}
 	if len(*a) == 0 && problems == nil {
-		return bad(quote(text)+" names no address", addressFormat, "write for example host-1:9092,host-2:9092")
+		return bad(quote(text)+" names no address", addressFormat, "write for example kafka-1:9092,kafka-2:9092 or fe-1:9030")
 	}
 	return problems
 }

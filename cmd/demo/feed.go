@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"os"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -46,6 +47,12 @@ func (f *feed) run(ctx context.Context, rate int, length time.Duration) error {
 		}
 		if err := f.failed.Load(); err != nil {
 			return fmt.Errorf("produce: %w", *err)
+		}
+		if length == 0 { // nobody else looks
+			if err := f.s.worker.Alive(); err != nil {
+				f.s.showLog(os.Stderr)
+				return err
+			}
 		}
 		select {
 		case <-ctx.Done():

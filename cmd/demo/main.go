@@ -27,14 +27,15 @@ type flags struct {
 
 func main() {
 	var f flags
-	flag.StringVar(&f.worker, "worker", "bin/rollcall", "the worker's binary")
-	flag.BoolVar(&f.play, "play", false, "no faults, events for ever, fixed ports: to look at")
-	flag.BoolVar(&f.sabotage, "sabotage", false, "keep one event from the topic, so that the check must fail")
-	flag.IntVar(&f.rate, "rate", 20000, "events per second")
-	flag.IntVar(&f.seconds, "seconds", 12, "for how long events are produced")
-	flag.DurationVar(&f.timeout, "timeout", 60*time.Second, "when to give up")
-	flag.BoolVar(&f.verbose, "v", false, "show the worker's log")
-	flag.Parse()
+	set := flag.NewFlagSet("demo", flag.ExitOnError) // its own: libraries add theirs to the default one
+	set.StringVar(&f.worker, "worker", "bin/rollcall", "the worker's binary")
+	set.BoolVar(&f.play, "play", false, "no faults, events for ever, fixed ports: to look at")
+	set.BoolVar(&f.sabotage, "sabotage", false, "keep one event from the topic, so that the check must fail")
+	set.IntVar(&f.rate, "rate", 20000, "events per second")
+	set.IntVar(&f.seconds, "seconds", 12, "for how long events are produced")
+	set.DurationVar(&f.timeout, "timeout", 60*time.Second, "when to give up")
+	set.BoolVar(&f.verbose, "v", false, "show the worker's log")
+	_ = set.Parse(os.Args[1:])
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

@@ -4,10 +4,14 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"rollcall/pkg/sink/starrockstest"
 )
+
+// playRate is a pace at which one can watch.
+const playRate = 2000
 
 // play runs everything until it is interrupted.
 func play(ctx context.Context, f flags) error {
@@ -31,13 +35,16 @@ func play(ctx context.Context, f flags) error {
 
   status page   http://%s/
   metrics       http://%s/metrics
-  SQL           mysql -h 127.0.0.1 -P 9030 -u root -e 'SELECT dt, SUM(pv) FROM %s.%s_view GROUP BY dt'
+  SQL           mysql -h 127.0.0.1 -P 9030 -u root -e 'SELECT dt, SUM(pv) FROM %s.%s_view GROUP BY dt ORDER BY dt'
   worker log    %s
+  try a check   KAFKA_BROKERS=%s KAFKA_TOPICS=%s KAFKA_GROUP=mine STARROCKS_HTTP=%s \
+                STARROCKS_MYSQL=%s STARROCKS_USER=root STARROCKS_DATABASE=%s STARROCKS_TABLE=mine %s check --connect
 
 %d events a second. Ctrl-C ends it.
-`, s.worker.Addr(), s.worker.Addr(), database, table, s.log.Name(), f.rate/10)
+`, s.worker.Addr(), s.worker.Addr(), database, table, s.log.Name(), strings.Join(s.kafka.Addrs(), ","), topic, s.rocks.FEURL(1),
+		s.rocks.MySQLAddr(1), database, f.worker, playRate)
 	fd := newFeed(s, time.Now(), false)
-	err = fd.run(ctx, f.rate/10, 0)
+	err = fd.run(ctx, playRate, 0)
 	if ctx.Err() != nil {
 		fmt.Println("stopping")
 		return s.stop(30 * time.Second)

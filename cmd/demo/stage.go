@@ -62,7 +62,7 @@ func newStage(f flags, rocks starrockstest.Config, httpPort int) (*stage, error)
 		return nil, err
 	}
 	s.db = sql.OpenDB(conn)
-	if _, err := s.db.ExecContext(context.Background(), "CREATE DATABASE " + database); err != nil {
+	if _, err := s.db.ExecContext(context.Background(), "CREATE DATABASE "+database); err != nil {
 		return nil, fmt.Errorf("create the database: %w", err)
 	}
 	s.prod, err = kgo.NewClient(kgo.SeedBrokers(s.kafka.Addrs()...), kgo.RecordPartitioner(kgo.ManualPartitioner()),

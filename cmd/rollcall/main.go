@@ -38,7 +38,7 @@ func run(args []string, stdout, stderr io.Writer) (code int) {
 	}()
 	helped := false
 	parser, err := kong.New(&cli{}, kong.Name("rollcall"), kong.Writers(stdout, stderr), kong.Exit(func(int) { helped = true }),
-		kong.Description("Exact daily active users from Kafka into StarRocks. Settings are environment variables: rollcall config lists them."),
+		kong.Description("Exact daily active users from Kafka into StarRocks. Settings are environment variables: docs/settings.md, or rollcall config --markdown, lists them."),
 		kong.BindTo(stdout, (*io.Writer)(nil)), kong.Vars{"version": version()})
 	if err != nil {
 		fmt.Fprintf(stderr, "rollcall: %v\n", err)

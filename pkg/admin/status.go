@@ -49,8 +49,8 @@ type Status struct {
 	Table      Table       `json:"table"`
 	// Measures are the names of the measures in the order configured.
 	Measures []string `json:"measures"`
-	// Totals are days × measures as this worker last loaded them, oldest day
-	// first. They cover its own partitions only.
+	// Totals are days × measures as the table has them, over all workers, oldest day first. They are read while somebody looks, so they
+	// may lag by some seconds and are empty at the first look.
 	Totals []DayTotals `json:"totals"`
 }
 

@@ -75,7 +75,7 @@ func (l *outcomeLog) note(o *owner, r *kgo.Record, res aggregate.Result) {
 		zap.Int("more_since_last_line", l.missed[k]),
 	}
 	if k == aggregate.Bad {
-		fields = append(fields, zap.String("reason", string(res.Reason)), zap.Bool("dead_lettered", o.w.letters != nil))
+		fields = append(fields, zap.String("reason", string(res.Reason)), zap.Bool("to_dead_letter_topic", o.w.letters != nil))
 	}
 	o.log.Warn("record not counted", fields...)
 	l.next[k], l.missed[k] = now.Add(outcomeLogInterval), 0

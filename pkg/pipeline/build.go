@@ -230,7 +230,7 @@ func (p *parts) assemble(ctx context.Context, opt limits, first *discovery.Snaps
 	w := &worker{
 		opt: opt, log: opt.Log, program: p.program, metrics: NewMetrics(opt.Registry, p.program.Measures()),
 		discovery: p.discovery, store: p.store, table: p.table, background: ctx, failed: make(chan struct{}),
-		letterMetrics: deadletter.NewMetrics(opt.Registry, reasons()), started: time.Now(),
+		letterMetrics: deadletter.NewMetrics(opt.Registry, reasons()), started: time.Now(), totals: newTotals(),
 	}
 	if opt.bounded() {
 		w.bounded = &bounded{ends: map[source.Partition]int64{}}

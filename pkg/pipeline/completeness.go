@@ -75,8 +75,8 @@ func (w *worker) checkComplete(ctx context.Context, all []*owner) error {
 		v := o.view.Load()
 		oldest, durable := o.pending.oldest()
 		switch {
-		case v.position == 0 && v.history == "":
-			continue // not restored yet
+		case v.state != stateRunning && v.state != stateFinished:
+			continue // nothing moves: what was known stays, and grows old
 		case oldest > 0:
 			w.complete.set(o.p, time.UnixMilli(oldest))
 		case ok && durable >= w.endOf(b):

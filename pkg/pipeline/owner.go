@@ -60,8 +60,9 @@ type owner struct {
 	sealedNext int64
 	gate       *gate
 	window     ratioWindow
-	stopAt     int64 // KAFKA_STOP as an offset; records from here on are not ours
-	stopped    error // why the partition takes no more records
+	lastBad    string // why the last bad or future record was
+	stopAt     int64  // KAFKA_STOP as an offset; records from here on are not ours
+	stopped    error  // why the partition takes no more records
 	logs       outcomeLog
 	now        int64 // the wall clock when the chunk's turn came, Unix ms
 	firstMs    int64 // record time of the oldest record applied and not sealed, 0 if none
@@ -307,8 +308,7 @@ func (o *owner) apply(c *source.Chunk) {
 		}
 		o.applyRecord(r, &t)
 		if o.window.exceeds(o.w.opt.maxBad()) {
-			o.halt(fmt.Errorf("more than %.0f %% of the last %d records are bad or in the future (DEADLETTER_MAX_RATIO): the producer or the settings have changed; mend them and restart, the partition re-reads from its committed offset",
-				o.w.opt.maxBad()*100, ratioSize))
+			o.haltOnRatio()
 			break
 		}
 	}
@@ -349,7 +349,10 @@ func (o *owner) applyRecord(r *kgo.Record, t *tally) {
 	t.bytes += int64(len(r.Key) + len(r.Value))
 	bad := res.Outcome == aggregate.Bad
 	if bad {
+		o.lastBad = string(res.Reason)
 		o.deadLetter(r, res.Reason)
+	} else if res.Outcome == aggregate.Future {
+		o.lastBad = "in the future"
 	}
 	if res.Outcome != aggregate.Counted {
 		o.logs.note(o, r, res)
@@ -391,6 +394,15 @@ func (o *owner) count(t *tally) {
 	if stats.Panic != "" {
 		o.log.Error("a record made the decoder panic; it is counted as bad: please report this bug", zap.String("panic", stats.Panic))
 	}
+}
+
+// haltOnRatio stops a partition whose records are mostly unreadable. What was not sealed yet is dropped, so that a restart with the right
+// settings reads those records again; stepping past them would lose what is no poison but a misunderstanding.
+func (o *owner) haltOnRatio() {
+	o.sealedNext, o.firstMs, o.gate = o.agg.Next(), 0, newGate()
+	o.halt(fmt.Errorf("more than %.0f %% of the last %d records are bad or in the future (DEADLETTER_MAX_RATIO), the last one: %s. "+
+		"The settings do not fit the events or the producer is broken; mend that and restart: the partition re-reads from its committed offset "+
+		"(changed aggregation settings also need PROGRAM_CHANGE=continue)", o.w.opt.maxBad()*100, ratioSize, o.lastBad))
 }
 
 // halt stops the partition for good: nothing more is read from it, what was counted stays and is loaded.

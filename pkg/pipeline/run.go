@@ -271,6 +271,7 @@ func (r *Worker) work(ctx context.Context, w *worker) error {
 	fromStart.Go(func() { w.completenessLoop(aux, r.beats) })
 	fromStart.Go(func() { r.readyLoop(aux) })
 	fromStart.Go(func() { w.overlapLoop(aux) })
+	fromStart.Go(func() { w.totalsLoop(aux) })
 	fromStart.Go(func() { _ = w.table.Run(aux) })
 	fromStart.Go(func() {
 		if err := w.discovery.Run(aux, w.changed); err != nil && aux.Err() == nil {

@@ -217,7 +217,12 @@ func (r *Worker) status(context.Context) (admin.Status, error) {
 
 func (w *worker) describe(s *admin.Status) {
 	f := w.flusher.Status()
+	s.Totals = w.totals.get()
+	for _, m := range w.program.Measures() {
+		s.Measures = append(s.Measures, m.Name)
+	}
 	s.Loads = admin.Loads{
+		Done: f.Done,
 		LastLabel: f.Last.Label, LastRows: int64(f.Last.Rows), LastAt: f.Last.At, LastSeconds: f.Last.Duration.Seconds(),
 		InFlightSince: f.InFlight.Since, InFlightLabel: f.InFlight.Label, Attempts: f.InFlight.Attempts,
 		LastError: f.LastError, LastErrorAt: f.LastErrorAt, FlushInterval: f.Interval.Seconds(), BufferBytes: f.Bytes, BufferLimit: w.opt.bufferMax(),
@@ -255,7 +260,7 @@ func (w *worker) describe(s *admin.Status) {
 		if !until.IsZero() && (s.CompleteUntil.IsZero() || until.Before(s.CompleteUntil)) {
 			s.CompleteUntil = until
 		}
-		if now.Sub(until) > behindAfter {
+		if now.Sub(until) > behindAfter || v.state != stateRunning && v.state != stateFinished {
 			s.PartitionsBehind++
 		}
 	}

@@ -38,6 +38,7 @@ type worker struct {
 	bounded       *bounded // nil unless KAFKA_STOP is set
 	recreated     recreations
 	complete      completeness
+	totals        *totals
 	background    context.Context // ends with the run
 	found         *discovery.Metrics
 	started       time.Time

@@ -168,7 +168,6 @@ func TestSealIsAskedBeforeALoadButNotForAFlush(t *testing.T) {
 		r.at(10 * time.Second)
 		require.Equal(t, "a:1", r.nexts())
 		r.f.Request()
-		r.f.Request()
 		synctest.Wait()
 		require.EqualValues(t, 2, seals.Load())
 		require.Equal(t, "a:1 a:2", r.nexts())

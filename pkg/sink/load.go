@@ -414,6 +414,7 @@ func (f *Flusher) noteDone(ld *load, rep Reply) {
 	now := time.Now()
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.report.done++
 	f.report.last = LoadStatus{Label: ld.label, Rows: ld.body.Rows, Bytes: len(ld.body.Data), At: now, Duration: now.Sub(ld.since)}
 	if ld.failures > 0 {
 		f.log.Info("load done after repeating it", zap.String("label", ld.label), zap.Int("rows", ld.body.Rows),

@@ -33,7 +33,8 @@ type Status struct {
 	// Interval is the current time between loads; Limit the learnt bound of a body in bytes.
 	Interval time.Duration `json:"interval"`
 	Limit    int64         `json:"limit"`
-	// Last is the last load that was done.
+	// Done counts the loads that were done since the start; Last is the last of them.
+	Done int64      `json:"done"`
 	Last LoadStatus `json:"last"`
 	// InFlight is the load under way; its Label is empty if there is none.
 	InFlight InFlightStatus `json:"in_flight"`
@@ -81,6 +82,7 @@ type SourceStatus struct {
 
 // report is what the flusher remembers for Status; guarded by Flusher.mu.
 type report struct {
+	done      int64
 	last      LoadStatus
 	inFlight  InFlightStatus
 	lastErr   error
@@ -137,7 +139,7 @@ func (f *Flusher) Status() Status {
 	defer f.mu.Unlock()
 	f.refreshBlocked(now)
 	s := Status{
-		Interval: f.pace.interval, Limit: f.pace.limit, Last: f.report.last, InFlight: f.report.inFlight,
+		Interval: f.pace.interval, Limit: f.pace.limit, Done: f.report.done, Last: f.report.last, InFlight: f.report.inFlight,
 		OldestUnfinished: f.q.oldest(), Bytes: f.q.bytes, Queue: f.q.status(now), LastErrorAt: f.report.lastErrAt,
 	}
 	if f.report.shown != "" {

@@ -1,8 +1,8 @@
-//go:build !linux
+//go:build unix && !linux
 
 package workerproc
 
 import "syscall"
 
-// dieWithParent has nothing to offer outside Linux: a worker outlives a demo that is killed.
-func dieWithParent() *syscall.SysProcAttr { return nil }
+// dieWithParent keeps the terminal's Ctrl-C from the worker. Outside Linux a worker outlives a demo that is killed.
+func dieWithParent() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }

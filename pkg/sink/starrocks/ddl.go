@@ -138,22 +138,25 @@ func (t *Table) ViewDDL() string {
 	}
 	selects := []string{quoteAll(keys)}
 	for _, m := range t.cfg.Measures {
-		name := quote(m.Name)
-		var expr string
-		switch m.Kind {
-		case aggregate.Distinct, aggregate.DistinctHash:
-			expr = "BITMAP_UNION_COUNT(" + name + ")"
-		case aggregate.Count, aggregate.Sum:
-			expr = "SUM(CAST(" + name + " AS LARGEINT))"
-		case aggregate.Min:
-			expr = "MIN(" + name + ")"
-		case aggregate.Max:
-			expr = "MAX(" + name + ")"
-		}
-		selects = append(selects, expr+" AS "+name)
+		selects = append(selects, merged(m)+" AS "+quote(m.Name))
 	}
 	return fmt.Sprintf("CREATE OR REPLACE VIEW %s AS\nSELECT %s\nFROM %s\nGROUP BY %s",
 		t.qualified(t.cfg.View), strings.Join(selects, ", "), t.qualified(t.cfg.Table), quoteAll(keys))
+}
+
+// merged is a measure over the rows of all sources.
+func merged(m aggregate.Measure) string {
+	name := quote(m.Name)
+	switch m.Kind {
+	case aggregate.Distinct, aggregate.DistinctHash:
+		return "BITMAP_UNION_COUNT(" + name + ")"
+	case aggregate.Min:
+		return "MIN(" + name + ")"
+	case aggregate.Max:
+		return "MAX(" + name + ")"
+	default: // count and sum
+		return "SUM(CAST(" + name + " AS LARGEINT))"
+	}
 }
 
 // addColumnDDL adds one measure. A BITMAP column needs no default: existing rows get the empty bitmap (fe ColumnDef.java).
