@@ -30,6 +30,10 @@ stand-in once a second; after each run its table is read by SQL and must equal t
 - ratio: best events/s of the worker to the best of the raw consumer.
 `, thousands(float64(f.events)), thousands(float64(f.users)), partitions, f.batch>>10, f.runs, markdown(r.speedRows()))
 	}
+	if o := r.othersCores(); o >= 0.2 {
+		fmt.Fprintf(out, "\n**Other programs took up to %.1f of the %d cores during these runs. Take the ratios for a lower bound and measure again on a quiet machine.**\n",
+			o, r.machine.cores)
+	}
 	if len(r.memories) > 0 {
 		fmt.Fprintf(out, `
 ## Memory for many users
@@ -51,6 +55,14 @@ It exits other than 0 if a table is wrong, if the worker needs more than `+"`-ma
 shared with others too, take the best of more runs (`+"`-runs 7`"+`) and trust CPU per event most. A broker that runs elsewhere leaves more
 of the machine to the worker, so rates grow with cores; CPU per event is what to plan with. The stand-in is not StarRocks: these figures say nothing about its speed.
 `, r.changed())
+}
+
+// othersCores is the most that others took in the median of any side.
+func (r report) othersCores() (most float64) {
+	for _, s := range r.speeds {
+		most = max(most, median(s.raw, others), median(s.worker, others))
+	}
+	return most * float64(r.machine.cores)
 }
 
 // changed are the flags to repeat this run with.
