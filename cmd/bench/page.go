@@ -23,8 +23,8 @@ stand-in once a second; after each run its table is read by SQL and must equal t
 
 %s
 - events/s and MB/s: from when every partition is assigned and restored to the last record counted; starting and stopping are left out.
-- µs CPU/event: user and system time of the whole process, starting, loading and stopping included, divided by the events. It hardly depends
-  on what else the machine does, while events/s does: compare that one.
+- µs CPU/event: user and system time of the whole process, starting, loading and stopping included, divided by the events. It depends
+  far less than events/s on what else the machine does: compare that one.
 - cores of others: what programs that have nothing to do with the benchmark took meanwhile (median). The raw consumer hardly uses more than one
   core with its broker, the worker uses all it is given: where others took one, the ratio is too low and no verdict on the worker.
 - ratio: best events/s of the worker to the best of the raw consumer.

@@ -100,13 +100,13 @@ func rawOptions(spec rawSpec) []kgo.Opt {
 	}
 }
 
-// measureRaw runs the raw consumer once.
-func measureRaw(ctx context.Context, w workload, broker *child, addr, group string) (run, error) {
-	c, err := spawn(ctx, roleRaw, rawSpec{Addr: addr, Group: group, Events: w.Events})
+// raw runs the raw consumer once.
+func (st *stage) raw(ctx context.Context, group string) (run, error) {
+	c, err := spawn(ctx, roleRaw, rawSpec{Addr: st.addr, Group: group, Events: st.workload.Events})
 	if err != nil {
 		return run{}, err
 	}
-	stop := shares(ctx, c.cmd.Process.Pid, broker.cmd.Process.Pid)
+	stop := shares(ctx, c.cmd.Process.Pid, st.broker.cmd.Process.Pid)
 	var out rawDone
 	err = c.hear(&out)
 	shareOf := stop()

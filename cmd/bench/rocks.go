@@ -36,23 +36,29 @@ func playRocks(ctx context.Context) error {
 	return nil
 }
 
-// startRocks starts the stand-in in its own process; end it.
-func startRocks(ctx context.Context) (*child, rocksReady, error) {
-	var at rocksReady
+// rocks is the stand-in in its own process.
+type rocks struct {
+	*child
+	at rocksReady
+}
+
+// startRocks starts it; end it.
+func startRocks(ctx context.Context) (*rocks, error) {
 	c, err := spawn(ctx, roleRocks, struct{}{})
 	if err != nil {
-		return nil, at, err
+		return nil, err
 	}
-	if err := c.hear(&at); err != nil {
-		return nil, at, fmt.Errorf("stand-in StarRocks: %w", err)
+	r := &rocks{child: c}
+	if err := c.hear(&r.at); err != nil {
+		return nil, fmt.Errorf("stand-in StarRocks: %w", err)
 	}
-	return c, at, nil
+	return r, nil
 }
 
 // differences reads the table as users do and compares it with the truth.
-func differences(ctx context.Context, at rocksReady, truth *oracle.Truth) ([]string, error) {
+func (r *rocks) differences(ctx context.Context, truth *oracle.Truth) ([]string, error) {
 	cfg := mysql.NewConfig()
-	cfg.Net, cfg.Addr, cfg.User, cfg.InterpolateParams = "tcp", at.MySQL, "root", true
+	cfg.Net, cfg.Addr, cfg.User, cfg.InterpolateParams = "tcp", r.at.MySQL, "root", true
 	conn, err := mysql.NewConnector(cfg)
 	if err != nil {
 		return nil, err

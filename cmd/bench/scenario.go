@@ -53,19 +53,28 @@ func (s *span) rate() float64 {
 func mib(bytes int64) float64 { return float64(bytes) / (1 << 20) }
 func pidSelf() int            { return os.Getpid() }
 
-// startBroker starts a filled broker in its own process; end it. Meanwhile the truth is counted here.
-func startBroker(ctx context.Context, f flags, w workload, compression string) (*child, brokerReady, *oracle.Truth, error) {
-	var at brokerReady
+// stage is a filled topic, and what the worker must make of it.
+type stage struct {
+	flags    flags
+	workload workload
+	truth    *oracle.Truth
+	broker   *child
+	addr     string
+}
+
+// newStage starts a filled broker in its own process; end it. Meanwhile the truth is counted here.
+func newStage(ctx context.Context, f flags, w workload, compression string) (*stage, error) {
 	say("filling a topic: %d events, %d partitions, compression %s", w.Events, partitions, compression)
 	c, err := spawn(ctx, roleBroker, brokerSpec{Workload: w, Compression: compression, Batch: f.batch})
 	if err != nil {
-		return nil, at, nil, err
+		return nil, err
 	}
 	truth := w.truth()
+	var at brokerReady
 	if err := c.hear(&at); err != nil {
-		return nil, at, nil, fmt.Errorf("broker: %w", err)
+		return nil, fmt.Errorf("broker: %w", err)
 	}
-	return c, at, truth, nil
+	return &stage{flags: f, workload: w, truth: truth, broker: c, addr: at.Addr}, nil
 }
 
 // speedResult is what the two sides did with one topic.
@@ -81,18 +90,18 @@ func (s speedResult) ratio() float64 { return best(s.worker, run.rate) / best(s.
 func speed(ctx context.Context, f flags, compression string) (speedResult, error) {
 	out := speedResult{compression: compression}
 	w := newWorkload(speedEvents, f.events, f.users, time.Now())
-	broker, at, truth, err := startBroker(ctx, f, w, compression)
+	st, err := newStage(ctx, f, w, compression)
 	if err != nil {
 		return out, err
 	}
-	defer broker.end()
+	defer st.broker.end()
 	for i := range f.runs {
-		raw, err := measureRaw(ctx, w, broker, at.Addr, fmt.Sprintf("raw-%d", i))
+		raw, err := st.raw(ctx, fmt.Sprintf("raw-%d", i))
 		if err != nil {
 			return out, err
 		}
 		say("raw    %s", raw)
-		wk, err := measureWorker(ctx, f, w, truth, broker, at.Addr, fmt.Sprintf("worker-%d", i))
+		wk, err := st.worker(ctx, fmt.Sprintf("worker-%d", i))
 		if err != nil {
 			return out, err
 		}
@@ -114,15 +123,15 @@ type memoryResult struct {
 func memory(ctx context.Context, f flags, compression string) ([]memoryResult, error) {
 	const eventsPerUser = 2
 	w := newWorkload(memoryIDs, eventsPerUser*f.memoryUsers, f.memoryUsers, time.Now())
-	broker, at, truth, err := startBroker(ctx, f, w, compression)
+	st, err := newStage(ctx, f, w, compression)
 	if err != nil {
 		return nil, err
 	}
-	defer broker.end()
+	defer st.broker.end()
 	var out []memoryResult
 	for i, kind := range []string{memoryIDs, memoryHashes} {
-		w.Kind = kind
-		r, err := measureWorker(ctx, f, w, truth, broker, at.Addr, fmt.Sprintf("memory-%d", i))
+		st.workload.Kind = kind
+		r, err := st.worker(ctx, fmt.Sprintf("memory-%d", i))
 		if err != nil {
 			return nil, err
 		}

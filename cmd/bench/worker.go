@@ -14,41 +14,39 @@ import (
 	"path/filepath"
 	"strconv"
 	"time"
-
-	"rollcall/pkg/oracle"
 )
 
-// measureWorker runs the worker's binary once, as a bounded run into a new stand-in, and checks what it has put there.
-func measureWorker(ctx context.Context, f flags, w workload, truth *oracle.Truth, broker *child, addr, group string) (run, error) {
-	rocks, at, err := startRocks(ctx)
+// worker runs the worker's binary once, as a bounded run into a new stand-in, and checks what it has put there.
+func (st *stage) worker(ctx context.Context, group string) (run, error) {
+	into, err := startRocks(ctx)
 	if err != nil {
 		return run{}, err
 	}
-	defer rocks.end()
+	defer into.end()
 	log, err := os.CreateTemp("", "rollcall-bench-*.log")
 	if err != nil {
 		return run{}, err
 	}
 	defer log.Close()
-	r, err := runWorker(ctx, f, w, log, addr, group, at, broker, rocks)
+	r, err := st.runWorker(ctx, group, into, log)
 	if err != nil {
 		return run{}, fmt.Errorf("worker: %w; end of its log (%s):\n%s", err, log.Name(), tail(log, 4<<10))
 	}
-	diff, err := differences(ctx, at, truth)
+	diff, err := into.differences(ctx, st.truth)
 	if err != nil {
 		return run{}, err
 	}
 	if len(diff) > 0 {
 		return run{}, fmt.Errorf("the table is not the truth, %d rows differ, the first: %s; the worker's log: %s", len(diff), diff[0], log.Name())
 	}
-	if !f.keep {
+	if !st.flags.keep {
 		_ = os.Remove(log.Name())
 	}
 	return r, nil
 }
 
-func runWorker(ctx context.Context, f flags, w workload, log *os.File, addr, group string, at rocksReady, broker, rocks *child) (run, error) {
-	bin, err := filepath.Abs(f.worker)
+func (st *stage) runWorker(ctx context.Context, group string, into *rocks, log *os.File) (run, error) {
+	bin, err := filepath.Abs(st.flags.worker)
 	if err != nil {
 		return run{}, err
 	}
@@ -57,14 +55,14 @@ func runWorker(ctx context.Context, f flags, w workload, log *os.File, addr, gro
 		return run{}, err
 	}
 	cmd := exec.CommandContext(ctx, bin, "run") //nolint:gosec // the binary to measure
-	cmd.Env, cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = settings(w, addr, group, httpAddr, at, f.env), log, log, dieWithParent()
+	cmd.Env, cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = st.settings(group, httpAddr, into.at), log, log, dieWithParent()
 	if err := cmd.Start(); err != nil {
 		return run{}, err
 	}
 	exited := make(chan error, 1)
 	go func() { exited <- cmd.Wait() }()
-	stop := shares(ctx, cmd.Process.Pid, broker.cmd.Process.Pid, rocks.cmd.Process.Pid)
-	watch := watcher{url: "http://" + httpAddr + "/metrics", pid: cmd.Process.Pid, events: w.Events}
+	stop := shares(ctx, cmd.Process.Pid, st.broker.cmd.Process.Pid, into.cmd.Process.Pid)
+	watch := watcher{url: "http://" + httpAddr + "/metrics", pid: cmd.Process.Pid, events: st.workload.Events}
 	err = watch.follow(ctx, exited)
 	shareOf := stop()
 	if err != nil {
@@ -73,25 +71,25 @@ func runWorker(ctx context.Context, f flags, w workload, log *os.File, addr, gro
 		return run{}, err
 	}
 	return run{
-		events: w.Events, bytes: watch.bytes, span: watch.span, rssMiB: mib(watch.peak),
+		events: st.workload.Events, bytes: watch.bytes, span: watch.span, rssMiB: mib(watch.peak),
 		cpuSeconds: cpu(cmd.ProcessState).Seconds(), share: shareOf(watch.span.From, watch.span.To),
 	}, nil
 }
 
 // settings are the worker's environment. Loads every second, so that sealing and loading happen while reading as they do in a long run.
-func settings(w workload, addr, group, httpAddr string, at rocksReady, extra []string) []string {
+func (st *stage) settings(group, httpAddr string, at rocksReady) []string {
 	env := []string{
-		"HOSTNAME=bench", "KAFKA_BROKERS=" + addr, "KAFKA_TOPICS=" + topic, "KAFKA_GROUP=" + group, "KAFKA_STOP=latest",
+		"HOSTNAME=bench", "KAFKA_BROKERS=" + st.addr, "KAFKA_TOPICS=" + topic, "KAFKA_GROUP=" + group, "KAFKA_STOP=latest",
 		"STARROCKS_HTTP=" + at.HTTP, "STARROCKS_MYSQL=" + at.MySQL, "STARROCKS_USER=root",
 		"STARROCKS_DATABASE=" + database, "STARROCKS_TABLE=" + table, "ALLOWED_LATENESS=96h", "HTTP_ADDR=" + httpAddr,
 	}
-	if w.Kind == speedEvents {
+	if st.workload.Kind == speedEvents {
 		env = append(env, "FLUSH_INTERVAL=1s")
 	}
-	for k, v := range w.settings() {
+	for k, v := range st.workload.settings() {
 		env = append(env, k+"="+v)
 	}
-	return append(env, extra...)
+	return append(env, st.flags.env...)
 }
 
 // watcher follows a run from outside.
