@@ -22,7 +22,8 @@ play: build
 # Everything a laptop can run.
 test:
 	$(GO) vet -tags synctests ./...
-	$(GO) test -race -tags synctests -timeout 20m ./...
+	$(GO) test -race -tags synctests -timeout 20m $$($(GO) list ./... | grep -v '/test/')
+	$(GO) test -timeout 20m ./test/...
 
 lint:
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -l $$(git ls-files '*.go'); exit 1; }
@@ -41,6 +42,7 @@ fuzz:
 docs: build
 	$(BIN)/rollcall config --markdown > docs/settings.md
 	$(GO) test ./pkg/pipeline -run TestMetricsPage -update
+	$(GO) run ./deploy/grafana/gen > deploy/grafana/dashboard.json
 
 # The container image, reproducibly, with docker, podman or buildah (BUILDER=none: only its contents, in build/image).
 image:

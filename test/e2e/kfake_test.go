@@ -46,7 +46,7 @@ func TestKillLoop(t *testing.T) {
 	require.Equal(t, r.ends(), r.committed())
 	slowest, n := resumes(t, w.Tail(64<<20))
 	t.Logf("%d kills, %d resumes, slowest %.3f s after the assignment", kills, n, slowest)
-	require.Less(t, slowest, 3.0)
+	require.Less(t, slowest, 10.0, "about 1 s on a machine that does nothing else; this only finds what hangs")
 }
 
 // resumes finds in a worker's log how long after its assignment the slowest partition began to be read.

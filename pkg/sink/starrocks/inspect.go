@@ -81,14 +81,7 @@ func (t *Table) query(ctx context.Context, query string, args ...any) ([]map[str
 // not know aggregate functions).
 func (t *Table) inspect(ctx context.Context) (found, error) {
 	f := found{database: true}
-	models, err := t.query(ctx, "SELECT TABLE_MODEL FROM information_schema.tables_config WHERE TABLE_SCHEMA = ? AND TABLE_NAME = ?",
-		t.cfg.Database, t.cfg.Table)
-	if err != nil {
-		return found{}, classifyStatement("read the key model of table "+t.cfg.Table, err)
-	}
-	if len(models) > 0 {
-		f.model = models[0]["table_model"]
-	}
+	var err error
 	f.columns, err = t.describe(ctx, t.cfg.Table)
 	switch {
 	case isUnknownObject(err):
@@ -97,6 +90,16 @@ func (t *Table) inspect(ctx context.Context) (found, error) {
 	case err != nil:
 		return found{}, err
 	}
+	// After the columns, so that a table which another worker creates in between is not taken for one without a model.
+	models, err := t.query(ctx, "SELECT TABLE_MODEL FROM information_schema.tables_config WHERE TABLE_SCHEMA = ? AND TABLE_NAME = ?",
+		t.cfg.Database, t.cfg.Table)
+	if err != nil {
+		return found{}, classifyStatement("read the key model of table "+t.cfg.Table, err)
+	}
+	if len(models) == 0 {
+		return found{}, fmt.Errorf("read the key model of table %s: it has columns and is not in information_schema.tables_config (yet)", t.cfg.Table)
+	}
+	f.model = models[0]["table_model"]
 	f.table = true
 	return f, nil
 }

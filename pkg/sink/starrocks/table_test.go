@@ -422,6 +422,24 @@ func TestTwoWorkersAtOnce(t *testing.T) {
 	})
 }
 
+// A table that appears between two reads of one look is a table of another worker, not one of the wrong shape.
+func TestTableCreatedDuringALook(t *testing.T) {
+	bubble(t, func(t *testing.T, n *network) {
+		r := standIn(t, n, starrockstest.Config{})
+		slow := r.cluster.Inject(starrockstest.Fault{
+			At: starrockstest.AtSQLDone, Statement: "^(SELECT TABLE_MODEL|DESC)", Do: []starrockstest.Action{starrockstest.Sleep(2 * time.Second)},
+		})
+		var wg sync.WaitGroup
+		var err error
+		first := r.table(r.db, func(*TableConfig) {})
+		wg.Go(func() { err = first.Ensure(t.Context()) })
+		require.NoError(t, slow.WaitHits(t.Context(), 1))
+		require.NoError(t, r.table(r.db, func(*TableConfig) {}).Ensure(t.Context()))
+		wg.Wait()
+		require.NoError(t, err)
+	})
+}
+
 // 000-16: drift by hand is found by the next look, named, and gone when it is undone.
 func TestDriftIsNamedAndForgotten(t *testing.T) {
 	for name, tc := range map[string]struct {
