@@ -115,7 +115,7 @@ func writeJSON(w http.ResponseWriter, ok bool, v any) {
 // files and ask for /status, and nothing else.
 func asset(name, contentType string) http.Handler {
 	data, err := page.ReadFile(name)
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		if err != nil {
 			http.Error(w, "the file is not in the binary", http.StatusInternalServerError)
 			return

@@ -214,6 +214,8 @@ const (
 
 // Reasons lists every reason there is, for metrics that begin at 0.
 func Reasons() []Reason {
-	return []Reason{ReasonTombstone, ReasonUnparsable, ReasonNotObject, ReasonWrongType, ReasonNoTime, ReasonBadTime, ReasonOldTime,
-		ReasonScale, ReasonNegativeSum, ReasonPanic}
+	return []Reason{
+		ReasonTombstone, ReasonUnparsable, ReasonNotObject, ReasonWrongType, ReasonNoTime, ReasonBadTime, ReasonOldTime,
+		ReasonScale, ReasonNegativeSum, ReasonPanic,
+	}
 }

@@ -263,7 +263,8 @@ func TestViewFirst(t *testing.T) {
 		"refused beside unknown": {
 			[]string{"t", "u"},
 			[]string{"b0 t:0:refused", "b1 t:0:refused", "b2 t:0:refused u:1:0"},
-			[]error{ErrUnconfirmed, ErrUnconfirmed, ErrDenied}, "none",
+			[]error{ErrUnconfirmed, ErrUnconfirmed, ErrDenied},
+			"none",
 		},
 		"gapped":               {[]string{"t"}, []string{"b0 t:1:0,2", "b1 t:1:0,2", "b2 t:1:0,2"}, []error{ErrUnconfirmed, ErrUnconfirmed, nil}, "t:1:0,2"},
 		"gapped, then whole":   {[]string{"t"}, []string{"b0 t:1:0,2", "b1 t:1:0,1,2"}, []error{ErrUnconfirmed, nil}, "t:1:0,1,2"},

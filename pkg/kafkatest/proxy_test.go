@@ -109,6 +109,7 @@ func TestProxyModes(t *testing.T) {
 func isNil(err error) bool     { return err == nil }
 func isRefused(err error) bool { return errors.Is(err, syscall.ECONNREFUSED) }
 func isTimeout(err error) bool { return errors.Is(err, os.ErrDeadlineExceeded) || isNetTimeout(err) }
+
 func isReset(err error) bool {
 	return errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) || errors.Is(err, io.EOF)
 }

@@ -222,7 +222,7 @@ func (w *worker) describe(s *admin.Status) {
 		s.Measures = append(s.Measures, m.Name)
 	}
 	s.Loads = admin.Loads{
-		Done: f.Done,
+		Done:      f.Done,
 		LastLabel: f.Last.Label, LastRows: int64(f.Last.Rows), LastAt: f.Last.At, LastSeconds: f.Last.Duration.Seconds(),
 		InFlightSince: f.InFlight.Since, InFlightLabel: f.InFlight.Label, Attempts: f.InFlight.Attempts,
 		LastError: f.LastError, LastErrorAt: f.LastErrorAt, FlushInterval: f.Interval.Seconds(), BufferBytes: f.Bytes, BufferLimit: w.opt.bufferMax(),

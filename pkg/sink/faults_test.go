@@ -19,8 +19,15 @@ func TestEveryLoadFailsAtLeastOnce(t *testing.T) {
 	const loads = 500
 	ways := []step{
 		fails(ClassTransient), fails(ClassPermanent), fails(ClassOverload), fails(ClassRefused), fails(ClassTooLarge),
-		{lose: true}, {lose: true, state: LabelAborted}, {lose: true, apply: true}, {lose: true, apply: true, hide: true},
-		{apply: true, hide: true, loadedDiff: -1}, {apply: true, loadedDiff: 1}, {}, {late: 3 * time.Second}, {late: 3 * time.Second, apply: true},
+		{lose: true},
+		{lose: true, state: LabelAborted},
+		{lose: true, apply: true},
+		{lose: true, apply: true, hide: true},
+		{apply: true, hide: true, loadedDiff: -1},
+		{apply: true, loadedDiff: 1},
+		{},
+		{late: 3 * time.Second},
+		{late: 3 * time.Second, apply: true},
 		{fail: true, takes: 5 * time.Second},
 	}
 	synctest.Test(t, func(t *testing.T) {

@@ -186,7 +186,7 @@ func (r *runner) loop(ctx context.Context) error {
 	for {
 		r.settle()
 		if ctx.Err() != nil || r.finished() {
-			return nil
+			return nil //nolint:nilerr // the end of ctx is how the loop ends; Run says what is open
 		}
 		r.start(ctx)
 		r.startPoll(ctx)
