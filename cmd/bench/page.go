@@ -17,7 +17,7 @@ func (r report) page(out io.Writer) {
 
 %s events of about 240 bytes by %s users over two days and 12 combinations of dimensions, in %d partitions of one kfake broker (one
 process), batches of at most %d KiB. *raw* is a franz-go group consumer with the worker's own client options and garbage collection
-(cooperative-sticky, read committed, control records kept, fetches of 16 MiB and 1 MiB per partition, GOGC=400) that looks at each
+(cooperative-sticky, read committed, control records kept, fetches of 4 MiB and 512 KiB per partition, GOGC=400) that looks at each
 record's first byte, last byte and offset. *worker* is the real binary with five measures (distinct, count, sum, min, max), loading into the
 stand-in once a second; after each run its table is read by SQL and must equal the truth in every row. The two take turns, %d runs each.
 

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"runtime/debug"
+	"sync"
 	"text/tabwriter"
 	"time"
 
@@ -44,9 +45,6 @@ func load() (*config.Config, error) {
 
 type runCmd struct{}
 
-// gcPercent halves the CPU of the fetch path for about 25 MB (DESIGN §8). GOGC overrides it; GOMEMLIMIT bounds it.
-const gcPercent = 400
-
 // Run runs the worker until it is told to stop.
 func (runCmd) Run() error {
 	cfg, err := load()
@@ -58,9 +56,6 @@ func (runCmd) Run() error {
 		return err
 	}
 	defer func() { _ = log.Sync() }()
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(gcPercent)
-	}
 	for _, w := range cfg.Warnings {
 		log.Warn("settings: " + w)
 	}
@@ -72,6 +67,13 @@ func (runCmd) Run() error {
 	}
 	ctx, stop := signals(w.Abort)
 	defer stop()
+	if os.Getenv("GOGC") == "" { // whoever sets it wants it; GOMEMLIMIT bounds both
+		tuning, end := context.WithCancel(context.Background())
+		var wg sync.WaitGroup
+		wg.Go(func() { tuneGC(tuning) })
+		defer wg.Wait()
+		defer end()
+	}
 	log.Info("rollcall starts", zap.String("version", version()), zap.String("worker", cfg.Worker), zap.String("group", cfg.Kafka.Group))
 	err = w.Run(ctx)
 	log.Info("rollcall ends", zap.Int("exit_code", pipeline.ExitCode(err)), zap.Error(err))

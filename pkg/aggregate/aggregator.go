@@ -205,6 +205,13 @@ func (a *Aggregator) readPart(s *step, out *part) Reason {
 		*out = part{present: true, bits: 1}
 		return ""
 	}
+	if s.same >= 0 {
+		*out = a.in.parts[s.same]
+		if s.kind == Sum && int64(out.bits) < 0 {
+			return ReasonNegativeSum
+		}
+		return ""
+	}
 	v := &a.in.vals[s.slot]
 	switch v.kind {
 	case kindNone:
@@ -231,6 +238,10 @@ func (a *Aggregator) readPart(s *step, out *part) Reason {
 			a.in.replaced++
 		}
 	default:
+		if n, ok := plain(v.text, s.scale); ok {
+			out.bits = uint64(n)
+			return ""
+		}
 		d, ok := parseDecimal(v.text)
 		if !ok {
 			return ReasonWrongType

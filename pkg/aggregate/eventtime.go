@@ -84,6 +84,9 @@ func (f timeFormat) parse(v *value, loc *time.Location) (ms int64, reason Reason
 
 // parseUnix reads a decimal × 10^scale.
 func parseUnix(text []byte, scale int) (int64, bool) {
+	if n, ok := plain(text, scale); ok {
+		return n, true
+	}
 	d, ok := parseDecimal(text)
 	if !ok {
 		return 0, false

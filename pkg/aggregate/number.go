@@ -22,6 +22,29 @@ func parseID(text []byte) (uint64, bool) {
 	return v, true
 }
 
+// plain reads what most numbers are: digits with at most scale of them behind a point, all of which fit. ok is false for all others.
+func plain(text []byte, scale int) (n int64, ok bool) {
+	if len(text)+scale > 18 || scale < 0 {
+		return 0, false
+	}
+	point := len(text) // where the digits after the point begin
+	for i, c := range text {
+		if c == '.' && point == len(text) && i > 0 && i+1 < len(text) {
+			point = i + 1
+			continue
+		}
+		if c -= '0'; c > 9 {
+			return 0, false
+		}
+		n = n*10 + int64(c)
+	}
+	zeros := scale - (len(text) - point)
+	for range zeros {
+		n *= 10
+	}
+	return n, zeros >= 0 && len(text) > 0
+}
+
 // decimal is a number as written: sign, digits, exponent. The digits stay in the text.
 type decimal struct {
 	neg         bool

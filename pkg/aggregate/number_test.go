@@ -103,3 +103,38 @@ func TestAddSaturating(t *testing.T) {
 	require.Equal(t, int64(math.MaxInt64), sum)
 	require.True(t, saturated)
 }
+
+// The fast way must never say anything that the general one does not.
+func TestPlainNumbers(t *testing.T) {
+	for _, c := range []struct {
+		text  string
+		scale int
+		want  int64
+		ok    bool
+	}{
+		{"0", 0, 0, true},
+		{"12", 2, 1200, true},
+		{"12.5", 2, 1250, true},
+		{"12.05", 2, 1205, true},
+		{"007", 0, 7, true},
+		{"12.345", 2, 0, false},
+		{"12.", 2, 0, false},
+		{".5", 2, 0, false},
+		{"1.2.3", 9, 0, false},
+		{"-1", 0, 0, false},
+		{"+1", 0, 0, false},
+		{"1e3", 0, 0, false},
+		{"", 0, 0, false},
+		{" 1", 0, 0, false},
+		{"1a", 0, 0, false},
+		{"999999999999999999", 0, 999999999999999999, true},
+		{"9999999999999999999", 0, 0, false},
+		{"123456789.123456789", 9, 0, false},
+	} {
+		n, ok := plain([]byte(c.text), c.scale)
+		require.Equal(t, c.ok, ok, "%q at scale %d", c.text, c.scale)
+		if ok {
+			require.Equal(t, c.want, n, "%q at scale %d", c.text, c.scale)
+		}
+	}
+}

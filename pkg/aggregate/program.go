@@ -47,6 +47,7 @@ type step struct {
 	scale int
 	slot  int // of the field, −1 for count
 	cell  int // index among the row's ints or sets
+	same  int // an earlier step that reads the same number, −1 if none does
 }
 
 // New checks the configuration and returns its program. The error names every problem found and wraps ErrConfig.
@@ -101,7 +102,7 @@ func (p *Program) compile() {
 		p.folded += packDim(FoldedKey)
 	}
 	for _, m := range p.cfg.Measures {
-		s := step{kind: m.Kind, scale: m.Scale, slot: -1}
+		s := step{kind: m.Kind, scale: m.Scale, slot: -1, same: -1}
 		if m.Kind != Count {
 			s.slot = p.root.find(m.Field)
 		}
@@ -111,6 +112,7 @@ func (p *Program) compile() {
 		} else {
 			s.cell = p.ints
 			p.ints++
+			s.same = slices.IndexFunc(p.plan, func(t step) bool { return s.slot >= 0 && t.slot == s.slot && t.scale == s.scale && !t.kind.IsSet() })
 		}
 		p.plan = append(p.plan, s)
 	}

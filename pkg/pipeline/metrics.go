@@ -11,6 +11,7 @@ import (
 
 // Metrics are the metrics of what happens between source and sink.
 type Metrics struct {
+	read            *together // records and events
 	records, bytes  *prometheus.CounterVec
 	events          *prometheus.CounterVec
 	reread          prometheus.Counter
@@ -90,8 +91,9 @@ func NewMetrics(reg prometheus.Registerer, measures []aggregate.Measure) *Metric
 	m.dimensions.WithLabelValues("cut")
 	m.dimensions.WithLabelValues("replaced_utf8")
 	m.bytes.WithLabelValues()
+	m.read = &together{vecs: []prometheus.Collector{m.records, m.events}}
 	if reg != nil {
-		reg.MustRegister(m.records, m.bytes, m.events, m.reread, m.skipped, m.withoutValue, m.dimensions, m.saturated, m.folded, m.keys,
+		reg.MustRegister(m.read, m.bytes, m.reread, m.skipped, m.withoutValue, m.dimensions, m.saturated, m.folded, m.keys,
 			m.sealDuration, m.restoreDuration, m.buffer, m.overlap, m.complete, m.freshness)
 	}
 	return m

@@ -65,6 +65,14 @@ var descText = regexp.MustCompile(`^Desc\{fqName: "([^"]*)", help: (".*"), const
 
 // Register implements prometheus.Registerer.
 func (c *catalogue) Register(col prometheus.Collector) error {
+	if t, ok := col.(*together); ok {
+		for _, v := range t.vecs {
+			if err := c.Register(v); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
 	descs := make(chan *prometheus.Desc, 64)
 	col.Describe(descs)
 	close(descs)

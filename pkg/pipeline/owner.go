@@ -27,8 +27,10 @@ const (
 )
 
 const (
-	queueHigh = 4 << 20 // bytes of chunks waiting above which fetching pauses
-	queueLow  = 1 << 20
+	// queueHigh is how many bytes of chunks of one partition may wait before it is paused; pausing throws away what was fetched already, so
+	// it is for a partition that takes more than its turn. The usual brake is pace.
+	queueHigh = 32 << 20
+	queueLow  = 8 << 20
 )
 
 // owner is one assigned partition: a goroutine that restores its totals, applies its chunks and seals batches. The aggregator and
@@ -100,6 +102,7 @@ type mailbox struct {
 	bytes  int64
 	paused bool
 	closed bool
+	all    *backlog  // of all owners together
 	moved  time.Time // when an item was last taken, or put into an empty mailbox
 	wake   chan struct{}
 }
@@ -122,6 +125,7 @@ func (m *mailbox) put(it mail) (pause bool) {
 	}
 	m.items = append(m.items, it)
 	m.bytes += it.chunk.Bytes
+	m.all.add(it.chunk.Bytes)
 	pause = m.bytes > queueHigh && !m.paused
 	m.paused = m.paused || pause
 	m.mu.Unlock()
@@ -150,7 +154,9 @@ func (m *mailbox) next() (it mail, ok bool) {
 func (m *mailbox) applied(c *source.Chunk) (resume bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.bytes = max(0, m.bytes-c.Bytes)
+	n := min(m.bytes, c.Bytes) // less if it was dropped meanwhile
+	m.bytes -= n
+	m.all.add(-n)
 	resume = m.paused && m.bytes < queueLow
 	m.paused = m.paused && !resume
 	return resume
@@ -162,6 +168,7 @@ func (m *mailbox) drop(end bool) (paused bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	paused = m.paused
+	m.all.add(-m.bytes)
 	m.items, m.bytes, m.paused = nil, 0, false
 	m.closed = m.closed || end
 	return paused
@@ -192,7 +199,7 @@ func newOwner(w *worker, gen uint64, p source.Partition) *owner {
 		epoch:    -1,
 		sealReq:  make(chan chan struct{}),
 		done:     make(chan struct{}),
-		mailbox:  mailbox{wake: make(chan struct{}, 1)},
+		mailbox:  mailbox{wake: make(chan struct{}, 1), all: w.backlog},
 		gate:     newGate(),
 		stopAt:   -1,
 	}
@@ -379,14 +386,16 @@ func (o *owner) misses(c *source.Chunk) bool {
 
 // count moves the counters once for the whole chunk, so that "read" and its outcomes agree at every scrape.
 func (o *owner) count(t *tally) {
-	read := 0
-	for out := aggregate.Counted; out <= aggregate.Bad; out++ {
-		if n := t.outcomes[out]; n > 0 {
-			o.counters.outcomes[out].Add(float64(n))
-			read += n
+	o.w.metrics.read.change(func() {
+		read := 0
+		for out := aggregate.Counted; out <= aggregate.Bad; out++ {
+			if n := t.outcomes[out]; n > 0 {
+				o.counters.outcomes[out].Add(float64(n))
+				read += n
+			}
 		}
-	}
-	o.counters.records.Add(float64(read))
+		o.counters.records.Add(float64(read))
+	})
 	o.w.metrics.bytes.WithLabelValues().Add(float64(t.bytes))
 	o.w.metrics.reread.Add(float64(t.outcomes[aggregate.Reread]))
 	stats := o.agg.TakeStats()

@@ -190,8 +190,11 @@ func (n *simNet) dialer(who string) func(context.Context, string, string) (net.C
 		case netRefuse:
 			return nil, &net.OpError{Op: "dial", Net: network, Err: syscall.ECONNREFUSED}
 		case netHole:
+			// A net.Dialer has its own limit; every client sets it to 3 s.
+			ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
+			defer cancel()
 			<-ctx.Done()
-			return nil, ctx.Err()
+			return nil, &net.OpError{Op: "dial", Net: network, Err: ctx.Err()}
 		}
 		c, err := n.DialContext(ctx, network, addr)
 		if err != nil {
@@ -324,6 +327,7 @@ func (w *simWorker) kill() {
 	w.cancel()
 	w.worker.Abort()
 	<-w.done
+	w.s.net.set(netOpen, w.name)
 }
 
 func (w *simWorker) get(path string) (int, string) {

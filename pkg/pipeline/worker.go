@@ -39,6 +39,7 @@ type worker struct {
 	recreated     recreations
 	complete      completeness
 	totals        *totals
+	backlog       *backlog
 	background    context.Context // ends with the run
 	found         *discovery.Metrics
 	started       time.Time

@@ -1,6 +1,7 @@
 package source
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"regexp"
@@ -53,12 +54,16 @@ type Config struct {
 	Principal string
 	// MaxPollRecords bounds one hand-over over all partitions; 10000 by default.
 	MaxPollRecords int
-	// FetchMaxBytes and FetchMaxPartitionBytes bound one fetch of one broker; 16 MiB and 1 MiB by default.
+	// FetchMaxBytes and FetchMaxPartitionBytes bound one fetch of one broker, compressed; 4 MiB and 512 KiB by default.
+	// A fetch is unpacked whole, so these decide how much memory reading takes.
 	FetchMaxBytes, FetchMaxPartitionBytes int32
 	// FetchMaxWait is how long a broker may wait for records; 1 s by default. Resuming a partition may take as long.
 	FetchMaxWait time.Duration
 	// MaxConcurrentFetches bounds the fetches not yet handed over; by default one per broker.
 	MaxConcurrentFetches int
+	// Pace, if set, is called between two polls, when rebalances may go on, and may hold the next one back for a moment (≤ 50 ms) while the
+	// handler has enough to do. It is cheaper than Pause, which throws away what was fetched already.
+	Pace func(ctx context.Context)
 	// RevokeTimeout bounds Handler.Revoked; 3 s by default.
 	RevokeTimeout time.Duration
 	// CloseTimeout bounds leaving the group and closing the client, RevokeTimeout included; 8 s by default.
@@ -91,8 +96,8 @@ func (c Config) withDefaults() Config {
 	orDefault(&c.Isolation, IsolationReadCommitted)
 	orDefault(&c.ClientID, "rollcall")
 	orDefault(&c.MaxPollRecords, 10000)
-	orDefault(&c.FetchMaxBytes, 16*mib)
-	orDefault(&c.FetchMaxPartitionBytes, mib)
+	orDefault(&c.FetchMaxBytes, 4*mib)
+	orDefault(&c.FetchMaxPartitionBytes, mib/2)
 	orDefault(&c.FetchMaxWait, time.Second)
 	orDefault(&c.RevokeTimeout, 3*time.Second)
 	orDefault(&c.CloseTimeout, 8*time.Second)

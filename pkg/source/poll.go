@@ -48,6 +48,9 @@ func (s *Source) poll(ctx context.Context, sess *session) (reason string, delive
 		s.watch(ctx)
 		sess.forget()
 		sess.client.AllowRebalance()
+		if s.cfg.Pace != nil {
+			s.cfg.Pace(ctx)
+		}
 
 		delivered = delivered || got
 		if got || !failed {
