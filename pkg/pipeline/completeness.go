@@ -19,6 +19,7 @@ const completeEvery = 5 * time.Second
 type completeness struct {
 	mu    sync.Mutex
 	until map[source.Partition]time.Time
+	all   time.Time // up to when everything assigned was complete when there last was an assignment
 }
 
 func (c *completeness) get(p source.Partition) time.Time {
@@ -104,7 +105,8 @@ func (c *completeness) atLeast(p source.Partition, t time.Time) {
 	}
 }
 
-// export writes the gauges and forgets partitions that are no longer ours.
+// export writes the gauges and forgets partitions that are no longer ours. A partition that is not restored yet is complete up to its
+// assignment at best. A worker whose group session is lost has no partitions, but it is not idle: it is as complete as it last was.
 func (c *completeness) export(w *worker, all []*owner) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -113,10 +115,11 @@ func (c *completeness) export(w *worker, all []*owner) {
 	for _, o := range all {
 		mine[o.p] = true
 		t, ok := c.until[o.p]
-		if !ok {
-			continue
+		if ok {
+			w.metrics.complete.WithLabelValues(o.p.Topic, strconv.Itoa(int(o.p.Partition))).Set(float64(t.UnixMilli()) / 1000)
+		} else {
+			t = o.assigned
 		}
-		w.metrics.complete.WithLabelValues(o.p.Topic, strconv.Itoa(int(o.p.Partition))).Set(float64(t.UnixMilli()) / 1000)
 		if oldest.IsZero() || t.Before(oldest) {
 			oldest = t
 		}
@@ -127,9 +130,12 @@ func (c *completeness) export(w *worker, all []*owner) {
 			w.metrics.forget(p)
 		}
 	}
-	fresh := 0.0
-	if !oldest.IsZero() {
-		fresh = math.Max(0, time.Since(oldest).Seconds())
+	_, lost := w.groupLost.get()
+	switch {
+	case len(all) > 0:
+		c.all = oldest
+	case lost == nil || c.all.IsZero():
+		c.all = time.Now()
 	}
-	w.metrics.freshness.Set(fresh)
+	w.metrics.freshness.Set(math.Max(0, time.Since(c.all).Seconds()))
 }

@@ -80,7 +80,7 @@ func NewMetrics(reg prometheus.Registerer, measures []aggregate.Measure) *Metric
 		}, byPartition),
 		freshness: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "rollcall_freshness_seconds",
-			Help: "Now minus the smallest complete-until of the assigned partitions; 0 without partitions.",
+			Help: "Now minus the smallest complete-until of the assigned partitions; 0 without partitions, unless the group session is lost: then it grows on.",
 		}),
 	}
 	for _, me := range measures {

@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"flag"
 	"fmt"
 	"slices"
 	"testing"
@@ -14,24 +15,30 @@ import (
 	"rollcall/pkg/sink/starrockstest"
 )
 
+var simSeeds = flag.Int("sim.seeds", 24, "how many random plans to run")
+
 // Workers join, leave and are killed, commits fail, loads fail, stay without an answer or show late: a random plan per seed. At the end
 // every number is exact, and each worker that lives accounts for every record it read.
 func TestSimRandomPlans(t *testing.T) {
-	seeds := 12
+	seeds := *simSeeds
 	if testing.Short() {
-		seeds = 3
+		seeds = min(seeds, 4)
 	}
 	for seed := range uint64(seeds) {
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
-			simulate(t, simOptions{seed: seed, partitions: 6}, func(t *testing.T, s *sim) {
+			simulate(t, simOptions{seed: seed, partitions: 6, rocks: starrockstest.Config{History: 50}}, func(t *testing.T, s *sim) {
+				s.settings["DEADLETTER_TOPIC"] = simDead
 				p := &plan{s: s, t: t}
 				p.join()
 				for range 25 {
 					p.step()
+					for _, w := range p.live {
+						require.False(t, w.ended(), "%s: %v", w.name, w.err)
+						w.identity()
+					}
 					time.Sleep(time.Duration(500+s.rnd.IntN(9000)) * time.Millisecond)
 				}
-				s.healKafka()
-				s.rocks.Heal()
+				p.heal()
 				if len(p.live) == 0 {
 					p.join()
 				}
@@ -39,8 +46,10 @@ func TestSimRandomPlans(t *testing.T) {
 				s.exact(5 * time.Minute)
 				s.ready(3*time.Minute, p.live...)
 				for _, w := range p.live {
+					w.live()
 					w.identity()
 				}
+				require.GreaterOrEqual(t, len(s.letters()), p.bad, "every bad record is dead-lettered, some twice")
 				for _, w := range p.live {
 					w.stop(0)
 				}
@@ -56,6 +65,19 @@ type plan struct {
 	t    *testing.T
 	live []*simWorker
 	made int
+	bad  int
+}
+
+// heal ends every fault.
+func (p *plan) heal() {
+	s := p.s
+	s.healKafka()
+	s.rocks.Heal()
+	s.rocks.LagFE(1, 0, 0)
+	s.net.set(netOpen, rocksPorts()...)
+	for _, w := range p.live {
+		s.net.set(netOpen, w.name)
+	}
 }
 
 func (p *plan) join() {
@@ -73,7 +95,7 @@ func (p *plan) leave() *simWorker {
 
 func (p *plan) step() {
 	s, often := p.s, starrockstest.Fault{Times: 1 + p.s.rnd.IntN(4)}
-	switch s.rnd.IntN(12) {
+	switch s.rnd.IntN(18) {
 	case 0, 1, 2, 3:
 		s.produce(20 + s.rnd.IntN(200))
 	case 4:
@@ -95,7 +117,7 @@ func (p *plan) step() {
 	case 7:
 		s.fault(kfake.Fault{Keys: []kmsg.Key{kmsg.OffsetCommit}, Group: simGroup, Err: kerr.CoordinatorNotAvailable})
 	case 8:
-		s.healKafka()
+		p.heal()
 	case 9:
 		often.At, often.Do = starrockstest.AtCommit, []starrockstest.Action{starrockstest.Fail(starrockstest.MsgTooManyVersions)}
 		s.rocks.Inject(often)
@@ -105,5 +127,25 @@ func (p *plan) step() {
 	case 11:
 		often.At, often.Do = starrockstest.AtCommit, []starrockstest.Action{starrockstest.PublishTimeout(time.Duration(1+s.rnd.IntN(20)) * time.Second)}
 		s.rocks.Inject(often)
+	case 12: // cut off from everything for a while, then back with what it had in mind
+		if len(p.live) > 0 {
+			w := p.live[s.rnd.IntN(len(p.live))]
+			s.net.set(netRefuse, w.name)
+			time.Sleep(time.Duration(1+s.rnd.IntN(30)) * time.Second)
+			s.net.set(netOpen, w.name)
+		}
+	case 13:
+		s.kafka.RehashCoordinators()
+	case 14:
+		s.kafka.ShufflePartitionLeaders()
+	case 15:
+		s.rocks.LagFE(1, s.rnd.IntN(3), time.Duration(s.rnd.IntN(20))*time.Second)
+	case 16: // HTTP of the FE, the BE, or MySQL
+		s.net.set(netRefuse, rocksPorts()[[]int{0, 2, 3}[s.rnd.IntN(3)]])
+	case 17:
+		for range 1 + s.rnd.IntN(5) {
+			s.produceBad(record(int32(s.rnd.IntN(6)), []byte("garbage")))
+			p.bad++
+		}
 	}
 }

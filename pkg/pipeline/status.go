@@ -128,8 +128,11 @@ func (w *worker) readySink() []admin.Reason {
 
 func (w *worker) readyKafka() []admin.Reason {
 	var out []admin.Reason
-	if err := w.denied.get(); err != nil {
-		out = append(out, admin.Reason{Check: "kafka", Reason: "access denied: " + err.Error()})
+	if since, err := w.denied.get(); err != nil {
+		out = append(out, admin.Reason{Check: "kafka", Reason: "access denied: " + err.Error(), Since: since})
+	}
+	if since, err := w.groupLost.get(); err != nil && time.Since(since) > joinGrace {
+		out = append(out, admin.Reason{Check: "kafka", Reason: "the group session is lost, joining again: " + err.Error(), Since: since})
 	}
 	if !w.owners.hasJoined() && time.Since(w.started) > joinGrace {
 		reason := "the group has given no assignment yet"
@@ -147,7 +150,8 @@ func (w *worker) readyKafka() []admin.Reason {
 	return out
 }
 
-// joinGrace is how long joining the group may take before the last error of the client is shown with it.
+// joinGrace is how long joining the group may take before the last error of the client is shown with it, and how long joining it again may
+// take before the worker is not ready.
 const joinGrace = 10 * time.Second
 
 // readyPartitions gives one reason per kind of trouble, naming the partitions.

@@ -44,11 +44,12 @@ type worker struct {
 	found         *discovery.Metrics
 	started       time.Time
 
-	failOnce sync.Once
-	failed   chan struct{} // closed by fail
-	failure  error         // set before failed is closed
-	ready    atomic.Bool   // has been ready once: start-up is over
-	denied   deniedState
+	failOnce  sync.Once
+	failed    chan struct{} // closed by fail
+	failure   error         // set before failed is closed
+	ready     atomic.Bool   // has been ready once: start-up is over
+	denied    clientTrouble // Kafka refuses us
+	groupLost clientTrouble // the group session is over; the client rejoins by itself
 }
 
 // fail ends the run with err: for what cannot be waited for. The first one counts.
@@ -95,19 +96,35 @@ func (w *worker) clientEvent(e source.Event) {
 		if w.opt.bounded() || !w.ready.Load() {
 			w.fail(&ExitError{Code: ExitSource, Err: fmt.Errorf("kafka refuses the worker: %w", e.Err)})
 		}
+	case source.EventGroupLost:
+		w.groupLost.set(e.Err)
 	case source.EventRecovered:
 		w.denied.set(nil)
+		w.groupLost.set(nil)
 	case source.EventLeader:
 		w.discovery.Kick()
 	default:
 	}
 }
 
-// deniedState remembers that Kafka refuses the client as a whole, for readiness.
-type deniedState struct {
-	mu  sync.Mutex
-	err error
+// clientTrouble remembers what is wrong with the Kafka client as a whole, and since when, for readiness.
+type clientTrouble struct {
+	mu    sync.Mutex
+	err   error
+	since time.Time
 }
 
-func (d *deniedState) set(err error) { d.mu.Lock(); d.err = err; d.mu.Unlock() }
-func (d *deniedState) get() error    { d.mu.Lock(); defer d.mu.Unlock(); return d.err }
+func (d *clientTrouble) set(err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.err == nil {
+		d.since = time.Now()
+	}
+	d.err = err
+}
+
+func (d *clientTrouble) get() (since time.Time, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.since, d.err
+}
