@@ -42,6 +42,7 @@ func TestSimRandomPlans(t *testing.T) {
 				if len(p.live) == 0 {
 					p.join()
 				}
+				s.unwedge()
 				s.produce(30)
 				s.exact(5 * time.Minute)
 				s.ready(3*time.Minute, p.live...)

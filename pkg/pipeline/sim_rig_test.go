@@ -16,6 +16,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"rollcall/pkg/kafkatest"
 	"rollcall/pkg/oracle"
@@ -118,6 +119,9 @@ func newSim(t *testing.T, o simOptions) *sim {
 }
 
 func (s *sim) close() {
+	if s.t.Failed() {
+		s.t.Logf("group: %+v", s.kafka.GroupInfo(simGroup))
+	}
 	for _, w := range s.workers {
 		w.kill()
 	}
@@ -361,6 +365,28 @@ func (s *sim) recreate() {
 	require.NoError(s.t, s.kafka.CreateTopic(simTopic, s.opt.partitions, nil))
 	s.prod.Close()
 	s.prod = s.client()
+}
+
+// unwedge gets kfake's group going again if it is stuck in a rebalance: unlike a broker it keeps members that died while they waited to
+// join, and begins its wait anew with everyone who tries to. Whoever lives joins again.
+func (s *sim) unwedge() {
+	s.t.Helper()
+	for range 5 {
+		time.Sleep(40 * time.Second) // longer than a rebalance may take
+		info := s.kafka.GroupInfo(simGroup)
+		if info == nil || info.State != "PreparingRebalance" {
+			return
+		}
+		for _, m := range info.Members {
+			req := kmsg.NewPtrLeaveGroupRequest()
+			req.Group = simGroup
+			one := kmsg.NewLeaveGroupRequestMember()
+			one.MemberID = m.MemberID
+			req.Members = append(req.Members, one)
+			_, err := s.prod.Request(context.Background(), req)
+			require.NoError(s.t, err)
+		}
+	}
 }
 
 // histories lists the sources in the table.
