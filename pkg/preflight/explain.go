@@ -140,7 +140,7 @@ func web(err error) fault {
 	switch {
 	case strings.Contains(text, "HTTP response to HTTPS client"):
 		return fault{cause: "it does not speak TLS on this port", remedy: "write http:// in STARROCKS_HTTP, or the front end's https_port"}
-	case cut(err), strings.Contains(err.Error(), "malformed HTTP"):
+	case cut(err), errors.Is(err, errSpokeFirst), strings.Contains(err.Error(), "malformed HTTP"):
 		return fault{cause: "it does not answer in HTTP on this port (" + text + ")", remedy: "use the front end's http_port (8030) in STARROCKS_HTTP, or https:// for its https_port"}
 	}
 	return fault{cause: text, remedy: "see the front end's log", outage: true}

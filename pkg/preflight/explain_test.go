@@ -8,6 +8,7 @@ import (
 	"io"
 	"math"
 	"net"
+	"net/http/httptrace"
 	"strings"
 	"testing"
 
@@ -80,4 +81,25 @@ func TestResultIsOneLine(t *testing.T) {
 	require.Equal(t, "FAIL  x: a b — c", r.String())
 	require.Equal(t, "ok    y", Result{Level: OK, Name: "y"}.String())
 	require.False(t, strings.Contains(r.String(), "\n"))
+}
+
+// A server that speaks first is no front end, also if its greeting has ended the connection before the request is written.
+func TestAServerThatSpeaksFirst(t *testing.T) {
+	ended := make(chan struct{})
+	dial := func(context.Context, string, string) (net.Conn, error) {
+		client, server := net.Pipe()
+		go func() {
+			defer close(ended)
+			_, _ = io.WriteString(server, "J\x00\x00\x00\n8.0.33\x00")
+			_, _ = io.Copy(io.Discard, server)
+		}()
+		return client, nil
+	}
+	ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { <-ended }})
+	try := &rocksTry{cfg: StarRocksConfig{Database: "dau", Table: "daily", Dial: dial}}
+	_, f := try.redirect(ctx, "http://fe:9030")
+	require.NotNil(t, f)
+	require.Contains(t, f.cause, "does not answer in HTTP")
+	require.Contains(t, f.remedy, "http_port (8030)")
+	require.False(t, f.outage)
 }

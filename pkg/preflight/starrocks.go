@@ -14,6 +14,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync/atomic"
 
 	"rollcall/pkg/sink/starrocks"
 )
@@ -288,9 +289,13 @@ func (t *rocksTry) request(ctx context.Context, method string, u *url.URL) (answ
 		req.Header.Set("Label", label())
 		req.Header.Set("Format", "json")
 	}
-	transport := t.transport()
+	var conn listened
+	transport := t.transport(&conn)
 	defer transport.CloseIdleConnections()
 	resp, err := transport.RoundTrip(req)
+	if err != nil && conn.spokeFirst.Load() {
+		return answer{}, errSpokeFirst
+	}
 	if err != nil {
 		return answer{}, err
 	}
@@ -299,7 +304,7 @@ func (t *rocksTry) request(ctx context.Context, method string, u *url.URL) (answ
 	return answer{status: resp.StatusCode, location: resp.Header.Get("Location"), body: string(text)}, err
 }
 
-func (t *rocksTry) transport() *http.Transport {
+func (t *rocksTry) transport(conn *listened) *http.Transport {
 	var plain http.Protocols
 	plain.SetHTTP1(true)
 	var conf *tls.Config
@@ -308,9 +313,39 @@ func (t *rocksTry) transport() *http.Transport {
 	}
 	dial := orDialer(t.cfg.Dial)
 	return &http.Transport{
-		DialContext:     func(ctx context.Context, network, addr string) (net.Conn, error) { return dial(ctx, network, addr) },
+		DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			c, err := dial(ctx, network, addr)
+			if err != nil {
+				return nil, err
+			}
+			conn.Conn = c
+			return conn, nil
+		},
 		TLSClientConfig: conf, DisableKeepAlives: true, ExpectContinueTimeout: 2 * tryTimeout, Protocols: &plain,
 	}
+}
+
+// errSpokeFirst says that a server sent something before it was asked, which none of HTTP does. net/http has three texts for it, depending on
+// which of its goroutines sees it first.
+var errSpokeFirst = errors.New("it speaks before it is asked, as MySQL does")
+
+// listened is the one connection of a request; it notices a server that speaks first.
+type listened struct {
+	net.Conn
+	asked, spokeFirst atomic.Bool
+}
+
+func (c *listened) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if n > 0 && !c.asked.Load() {
+		c.spokeFirst.Store(true)
+	}
+	return n, err
+}
+
+func (c *listened) Write(b []byte) (int, error) {
+	c.asked.Store(true)
+	return c.Conn.Write(b)
 }
 
 // neverSent is the body that nobody asks for; a server that did would see the connection end.
