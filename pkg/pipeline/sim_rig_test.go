@@ -367,26 +367,51 @@ func (s *sim) recreate() {
 	s.prod = s.client()
 }
 
-// unwedge gets kfake's group going again if it is stuck in a rebalance: unlike a broker it keeps members that died while they waited to
-// join, and begins its wait anew with everyone who tries to. Whoever lives joins again.
+// unwedge gets kfake's group going again if it is stuck. Unlike a broker it never ends the session of a member that died while it waited to
+// join or for its assignment, and it begins the wait of a rebalance anew with everyone who tries to join.
 func (s *sim) unwedge() {
 	s.t.Helper()
 	for range 5 {
-		time.Sleep(40 * time.Second) // longer than a rebalance may take
+		time.Sleep(40 * time.Second) // longer than a session or a rebalance may take
 		info := s.kafka.GroupInfo(simGroup)
-		if info == nil || info.State != "PreparingRebalance" {
+		if info == nil {
 			return
 		}
+		var out []string
 		for _, m := range info.Members {
-			req := kmsg.NewPtrLeaveGroupRequest()
-			req.Group = simGroup
-			one := kmsg.NewLeaveGroupRequestMember()
-			one.MemberID = m.MemberID
-			req.Members = append(req.Members, one)
-			_, err := s.prod.Request(context.Background(), req)
-			require.NoError(s.t, err)
+			if !s.lives(m.ClientID) || info.State == "PreparingRebalance" {
+				out = append(out, m.MemberID)
+			}
+		}
+		if len(out) == 0 {
+			return
+		}
+		s.evict(out)
+	}
+}
+
+// lives reports whether a client of the group is a worker that has not ended.
+func (s *sim) lives(client string) bool {
+	for _, w := range s.workers {
+		if "rollcall-"+w.name == client {
+			return !w.ended()
 		}
 	}
+	return false
+}
+
+// evict takes members out of the group; those that live join again.
+func (s *sim) evict(members []string) {
+	s.t.Helper()
+	req := kmsg.NewPtrLeaveGroupRequest()
+	req.Group = simGroup
+	for _, id := range members {
+		m := kmsg.NewLeaveGroupRequestMember()
+		m.MemberID = id
+		req.Members = append(req.Members, m)
+	}
+	_, err := s.prod.Request(context.Background(), req)
+	require.NoError(s.t, err)
 }
 
 // histories lists the sources in the table.
