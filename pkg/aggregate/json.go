@@ -11,129 +11,166 @@ const maxDepth = 512
 
 // jsonDecoder reads one JSON object (RFC 8259) in one pass. The syntax of all of it is checked, but only configured fields are
 // touched. The last of several equal keys counts, and if it is an object it counts as a whole.
+//
+// Positions go from call to call as values, not through the decoder, so that they stay in registers. A negative one means that the
+// syntax is wrong.
 type jsonDecoder struct {
 	root  *node
 	data  []byte
-	pos   int
-	depth int
 	out   []value
+	depth int
 	arena []byte // texts that differ from the raw bytes
+
+	keys  int // keys met in this record
+	hints [maxHints]hint
+}
+
+// bad is the position after wrong syntax.
+const bad = -1
+
+const (
+	maxHints = 64
+	maxHint  = 32
+)
+
+// hint is what the n-th key of the record before was. A topic's records mostly have the same keys in the same order, and comparing
+// bytes with a key that was checked and looked up already is all there is to do then.
+type hint struct {
+	parent, child *node
+	size          uint8
+	text          [maxHint]byte // the key in its quotes and the colon right behind it
 }
 
 func (d *jsonDecoder) decode(data []byte, out []value) Reason {
-	d.data, d.pos, d.depth, d.out, d.arena = data, 0, 0, out, d.arena[:0]
-	c := d.space()
-	var ok bool
-	if c == '{' {
-		ok = d.object(d.root)
+	d.data, d.depth, d.out, d.arena, d.keys = data, 0, out, d.arena[:0], 0
+	i := skip(data, 0)
+	object := i < len(data) && data[i] == '{'
+	if object {
+		i = d.object(data, i, d.root)
 	} else {
-		ok = d.value(c, nil)
+		i = d.value(data, i, nil)
 	}
-	d.space()
-	end := d.pos
 	d.data, d.out = nil, nil
 	switch {
-	case !ok || end != len(data):
+	case i < 0 || skip(data, i) != len(data):
 		return ReasonUnparsable
-	case c != '{':
+	case !object:
 		return ReasonNotObject
 	default:
 		return ""
 	}
 }
 
-// space skips white space and returns the byte after it, 0 at the end (0 is no byte of JSON outside strings).
-func (d *jsonDecoder) space() byte {
-	for d.pos < len(d.data) {
-		c := d.data[d.pos]
-		if c > ' ' {
-			return c
-		}
-		if c != ' ' && c != '\n' && c != '\r' && c != '\t' {
-			return 0
-		}
-		d.pos++
+// skip is where white space from i on ends.
+func skip(data []byte, i int) int {
+	for i < len(data) && data[i] <= ' ' && (data[i] == ' ' || data[i] == '\n' || data[i] == '\r' || data[i] == '\t') {
+		i++
 	}
-	return 0
+	return i
 }
 
-// object reads an object at pos, whose fields go to the children of n; without n it is only checked.
-func (d *jsonDecoder) object(n *node) bool {
+// object reads the object at i, whose fields go to the children of n; without n it is only checked.
+func (d *jsonDecoder) object(data []byte, i int, n *node) int {
 	if d.depth++; d.depth > maxDepth {
-		return false
+		return bad
 	}
-	d.pos++
-	c := d.space()
-	if c == '}' {
-		d.pos++
+	if i = skip(data, i+1); i < len(data) && data[i] == '}' {
 		d.depth--
-		return true
+		return i + 1
 	}
 	for {
-		if c != '"' {
-			return false
-		}
-		s, ok := d.string()
-		if !ok {
-			return false
-		}
 		var child *node
-		if n != nil {
-			child = d.match(n, s)
+		if child, i = d.key(data, i, n); i < 0 {
+			return bad
 		}
-		if d.space() != ':' {
-			return false
+		if i = d.value(data, skip(data, i), child); i < 0 {
+			return bad
 		}
-		d.pos++
-		if !d.value(d.space(), child) {
-			return false
+		if i = skip(data, i); i >= len(data) {
+			return bad
 		}
-		switch d.space() {
+		switch data[i] {
 		case ',':
-			d.pos++
-			c = d.space()
+			i = skip(data, i+1)
 		case '}':
-			d.pos++
 			d.depth--
-			return true
+			return i + 1
 		default:
-			return false
+			return bad
 		}
 	}
 }
 
-// array checks an array at pos.
-func (d *jsonDecoder) array() bool {
-	if d.depth++; d.depth > maxDepth {
-		return false
+// key reads the key at i and the colon behind it, and finds the child of n that it names, if there is one.
+func (d *jsonDecoder) key(data []byte, i int, n *node) (*node, int) {
+	at := d.keys
+	d.keys++
+	if at < maxHints {
+		h := &d.hints[at]
+		if end := i + int(h.size); h.parent == n && h.size > 0 && end <= len(data) && string(data[i:end]) == string(h.text[:h.size]) {
+			return h.child, end
+		}
 	}
-	d.pos++
-	c := d.space()
-	if c == ']' {
-		d.pos++
+	return d.newKey(data, i, n, at)
+}
+
+// newKey is key for one that the hint does not foretell, and makes it the hint for the records to come.
+func (d *jsonDecoder) newKey(data []byte, i int, n *node, at int) (*node, int) {
+	if i >= len(data) || data[i] != '"' {
+		return nil, bad
+	}
+	s, end := scan(data, i+1)
+	if end < 0 {
+		return nil, bad
+	}
+	var child *node
+	if n != nil {
+		child = d.match(n, s)
+	}
+	colon := skip(data, end)
+	if colon >= len(data) || data[colon] != ':' {
+		return nil, bad
+	}
+	if at < maxHints && colon == end && end+1-i <= maxHint {
+		h := &d.hints[at]
+		h.parent, h.child, h.size = n, child, uint8(copy(h.text[:], data[i:end+1])) //nolint:gosec // at most maxHint
+	}
+	return child, colon + 1
+}
+
+// array checks the array at i.
+func (d *jsonDecoder) array(data []byte, i int) int {
+	if d.depth++; d.depth > maxDepth {
+		return bad
+	}
+	if i = skip(data, i+1); i < len(data) && data[i] == ']' {
 		d.depth--
-		return true
+		return i + 1
 	}
 	for {
-		if !d.value(c, nil) {
-			return false
+		if i = d.value(data, i, nil); i < 0 {
+			return bad
 		}
-		switch d.space() {
+		if i = skip(data, i); i >= len(data) {
+			return bad
+		}
+		switch data[i] {
 		case ',':
-			d.pos++
-			c = d.space()
+			i = skip(data, i+1)
 		case ']':
-			d.pos++
 			d.depth--
-			return true
+			return i + 1
 		default:
-			return false
+			return bad
 		}
 	}
 }
 
-// value reads the value at pos, which begins with c, into the slots of n.
-func (d *jsonDecoder) value(c byte, n *node) bool {
+// value reads the value at i into the slots of n; without n it is only checked.
+func (d *jsonDecoder) value(data []byte, i int, n *node) int {
+	if i >= len(data) {
+		return bad
+	}
 	slot := -1
 	if n != nil {
 		slot = n.slot
@@ -141,77 +178,70 @@ func (d *jsonDecoder) value(c byte, n *node) bool {
 			clear(d.out[n.lo:n.hi]) // what an earlier object of the same key left
 		}
 	}
-	switch c {
+	switch c := data[i]; c {
 	case '"':
-		s, ok := d.string()
-		if ok && slot >= 0 {
+		s, end := scan(data, i+1)
+		if slot >= 0 && end >= 0 {
 			d.out[slot] = d.text(s)
 		}
-		return ok
-	case '{':
+		return end
+	case '{', '[':
 		if slot >= 0 {
 			d.out[slot] = value{kind: kindComposite}
 		}
-		return d.object(n)
-	case '[':
-		if slot >= 0 {
-			d.out[slot] = value{kind: kindComposite}
+		if c == '[' {
+			return d.array(data, i)
 		}
-		return d.array()
+		return d.object(data, i, n)
 	case 't':
-		return d.literal("true", kindBool, slot)
+		return d.literal(data, i, "true", kindBool, slot)
 	case 'f':
-		return d.literal("false", kindBool, slot)
+		return d.literal(data, i, "false", kindBool, slot)
 	case 'n':
-		return d.literal("null", kindNone, slot)
+		return d.literal(data, i, "null", kindNone, slot)
 	default:
-		start := d.pos
-		if !d.number() {
-			return false
+		end := number(data, i)
+		if slot >= 0 && end >= 0 {
+			d.out[slot] = value{kind: kindNumber, text: data[i:end:end]}
 		}
-		if slot >= 0 {
-			d.out[slot] = value{kind: kindNumber, text: d.data[start:d.pos:d.pos]}
-		}
-		return true
+		return end
 	}
 }
 
-func (d *jsonDecoder) literal(word string, kind valueKind, slot int) bool {
-	end := d.pos + len(word)
-	if end > len(d.data) || string(d.data[d.pos:end]) != word {
-		return false
+func (d *jsonDecoder) literal(data []byte, i int, word string, kind valueKind, slot int) int {
+	end := i + len(word)
+	if end > len(data) || string(data[i:end]) != word {
+		return bad
 	}
 	if slot >= 0 {
-		d.out[slot] = value{kind: kind, text: d.data[d.pos:end:end]}
+		d.out[slot] = value{kind: kind, text: data[i:end:end]}
 		if kind == kindNone {
 			d.out[slot].text = nil
 		}
 	}
-	d.pos = end
-	return true
+	return end
 }
 
-// number checks a number at pos and moves behind it.
-func (d *jsonDecoder) number() bool {
-	data, i := d.data, d.pos
+// number is the end of the number at i.
+func number(data []byte, i int) int {
 	if i < len(data) && data[i] == '-' {
 		i++
 	}
 	switch {
 	case i >= len(data):
-		return false
+		return bad
 	case data[i] == '0':
 		i++
 	default:
 		start := i
 		if i = digits(data, i); i == start {
-			return false
+			return bad
 		}
 	}
 	if i < len(data) && data[i] == '.' {
 		start := i + 1
 		if i = digits(data, start); i == start {
-			return false
+			return bad
 		}
 	}
 	if i < len(data) && data[i]|0x20 == 'e' {
@@ -221,11 +251,10 @@ func (d *jsonDecoder) number() bool {
 		}
 		start := i
 		if i = digits(data, start); i == start {
-			return false
+			return bad
 		}
 	}
-	d.pos = i
-	return true
+	return i
 }
 
 // digits is the end of the digits at i.
@@ -256,10 +285,9 @@ func special(w uint64) uint64 {
 	return ((quote-ones)&^quote | (slash-ones)&^slash | (w-ones*0x20)&^w | w) & highs
 }
 
-// string checks the string at pos and moves behind it.
-func (d *jsonDecoder) string() (rawString, bool) {
-	data, i := d.data, d.pos+1
-	s := rawString{start: i}
+// scan checks the string whose content begins at i and says where its closing quote is passed.
+func scan(data []byte, i int) (s rawString, end int) {
+	s.start = i
 	for {
 		if i+8 <= len(data) {
 			m := special(binary.LittleEndian.Uint64(data[i:]))
@@ -269,22 +297,21 @@ func (d *jsonDecoder) string() (rawString, bool) {
 			}
 			i += bits.TrailingZeros64(m) / 8
 		} else if i >= len(data) {
-			return s, false
+			return s, bad
 		}
 		switch c := data[i]; {
 		case c == '"':
 			s.end = i
-			d.pos = i + 1
-			return s, true
+			return s, i + 1
 		case c == '\\':
 			s.escaped = true
 			n := escapeLen(data[i:])
 			if n == 0 {
-				return s, false
+				return s, bad
 			}
 			i += n
 		case c < ' ':
-			return s, false
+			return s, bad
 		default:
 			s.wide = s.wide || c >= utf8.RuneSelf
 			i++

@@ -8,7 +8,7 @@ import (
 
 const (
 	// backlogHigh is how many bytes of chunks may wait in all mailboxes together before the next poll is held back.
-	backlogHigh = 8 << 20
+	backlogHigh = 4 << 20
 	// paceLimit is for how long at most: the poll also carries the group's rebalances and the source's timers.
 	paceLimit = 50 * time.Millisecond
 )

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -297,6 +298,10 @@ func (o *owner) requestSeal(ctx context.Context) {
 	}
 }
 
+// yieldEvery is after how many records an owner lets others go first. A chunk takes milliseconds, and with as many owners busy as there are
+// cores, what is short and others wait for would come last: the request for the next fetch, heartbeats, an answer to a probe.
+const yieldEvery = 256
+
 // apply counts the records of a chunk.
 func (o *owner) apply(c *source.Chunk) {
 	if o.stopped != nil || o.misses(c) {
@@ -304,7 +309,10 @@ func (o *owner) apply(c *source.Chunk) {
 	}
 	o.now = time.Now().UnixMilli()
 	var t tally
-	for _, r := range c.Records {
+	for i, r := range c.Records {
+		if i%yieldEvery == yieldEvery-1 {
+			runtime.Gosched()
+		}
 		if o.stopAt >= 0 && r.Offset >= o.stopAt {
 			t.reached = true
 			break

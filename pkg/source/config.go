@@ -54,8 +54,8 @@ type Config struct {
 	Principal string
 	// MaxPollRecords bounds one hand-over over all partitions; 10000 by default.
 	MaxPollRecords int
-	// FetchMaxBytes and FetchMaxPartitionBytes bound one fetch of one broker, compressed; 4 MiB and 512 KiB by default.
-	// A fetch is unpacked whole, so these decide how much memory reading takes.
+	// FetchMaxBytes and FetchMaxPartitionBytes bound one fetch of one broker, as far as batches grow no more than lately when they are unpacked;
+	// 4 MiB and 512 KiB by default. A fetch is unpacked whole, so these decide how much memory reading takes.
 	FetchMaxBytes, FetchMaxPartitionBytes int32
 	// FetchMaxWait is how long a broker may wait for records; 1 s by default. Resuming a partition may take as long.
 	FetchMaxWait time.Duration

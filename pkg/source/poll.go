@@ -47,6 +47,7 @@ func (s *Source) poll(ctx context.Context, sess *session) (reason string, delive
 		s.retry(ctx)
 		s.watch(ctx)
 		sess.forget()
+		s.packing.fit(sess.client, s.cfg)
 		sess.client.AllowRebalance()
 		if s.cfg.Pace != nil {
 			s.cfg.Pace(ctx)

@@ -38,6 +38,7 @@ func (s *Source) options(ctx context.Context, sess *session) []kgo.Opt {
 	seeds, topics := s.seeds, s.topics
 	s.mu.Unlock()
 	c := s.cfg
+	fetch, fetchPartition := s.packing.limits(c)
 	opts := []kgo.Opt{
 		kgo.WithContext(ctx),
 		kgo.SeedBrokers(seeds...),
@@ -55,8 +56,8 @@ func (s *Source) options(ctx context.Context, sess *session) []kgo.Opt {
 		kgo.MaxVersions(versions()),
 
 		kgo.FetchMaxWait(c.FetchMaxWait),
-		kgo.FetchMaxBytes(c.FetchMaxBytes),
-		kgo.FetchMaxPartitionBytes(c.FetchMaxPartitionBytes),
+		kgo.FetchMaxBytes(fetch),
+		kgo.FetchMaxPartitionBytes(fetchPartition),
 		kgo.FetchIsolationLevel(kgo.ReadUncommitted()),
 		// Errors that metadata may cure come to us as well: the client would ask again at once, for as long as they last.
 		kgo.KeepRetryableFetchErrors(),
@@ -364,7 +365,7 @@ func (sess *session) emit(e Event) {
 
 // hooks are the session's own and those of Config.Hooks.
 func (s *Source) hooks(sess *session) []kgo.Hook {
-	hooks := []kgo.Hook{sess}
+	hooks := []kgo.Hook{sess, &s.packing}
 	if s.cfg.Hooks != nil {
 		hooks = append(hooks, s.cfg.Hooks()...)
 	}

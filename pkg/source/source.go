@@ -38,7 +38,8 @@ type Source struct {
 	// committing holds one token: whoever commits has it.
 	committing chan struct{}
 
-	in inbox
+	in      inbox
+	packing packing
 	// lookups are the goroutines that ask for bounds; Run joins them.
 	lookups sync.WaitGroup
 }
@@ -53,7 +54,7 @@ func New(cfg Config, h Handler) (*Source, error) {
 		cfg: cfg, handler: h, log: cfg.Log,
 		parts: make(map[Partition]*partState), troubles: make(map[Partition]*trouble), stalled: make(map[Partition]stall),
 		seeds: slices.Clone(cfg.Seeds), topics: slices.Clone(cfg.Topics),
-		committing: make(chan struct{}, 1),
+		committing: make(chan struct{}, 1), packing: packing{ratio: packedAtFirst},
 	}
 	if err := kgo.ValidateOpts(s.options(context.Background(), newSession(s, nil))...); err != nil {
 		return nil, fmt.Errorf("source settings: %w", err)
