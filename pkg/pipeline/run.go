@@ -346,13 +346,19 @@ func (r *Worker) stop(w *worker, limit time.Duration, stopKafka context.CancelFu
 	}
 	switch {
 	case closeErr != nil && w.failure == nil:
-		w.log.Error("rows were not durable when the time was up; they are read again at the next start", zap.Error(closeErr))
+		w.log.Error("rows were not durable when the time was up; they are read again at the next start", append(w.loaded(), zap.Error(closeErr))...)
 		return &ExitError{Code: ExitNotDurable, Err: closeErr}
 	case w.failure != nil:
 		return errors.Join(w.failure, closeErr)
 	}
-	w.log.Info("stopped: everything that was read is durable", zap.Duration("took", time.Since(begun)))
+	w.log.Info("stopped: everything that was read is durable", append(w.loaded(), zap.Duration("took", time.Since(begun)))...)
 	return nil
+}
+
+// loaded says what the run has loaded, for its last line: what was loaded after the last scrape shows nowhere else.
+func (w *worker) loaded() []zap.Field {
+	s := w.flusher.Status()
+	return []zap.Field{zap.String("labels", s.Labels), zap.Int64("loads", s.Done), zap.Int64("rows", s.Rows)}
 }
 
 // waitFor waits for wg, at most for limit; what runs on is left to the end of the process.

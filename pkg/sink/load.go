@@ -288,10 +288,10 @@ func (f *Flusher) ask(ctx context.Context, label string) (LabelState, error) {
 // expected, and the reply becomes a refusal.
 func (f *Flusher) countsMatch(ld *load, rep *Reply) bool {
 	if rep.ByLabel {
-		f.metrics.rows.WithLabelValues("label").Add(float64(ld.body.Rows))
+		f.confirmed("label", int64(ld.body.Rows))
 		return true
 	}
-	f.metrics.rows.WithLabelValues("reply").Add(float64(max(0, rep.Loaded)))
+	f.confirmed("reply", rep.Loaded)
 	if rep.Loaded == int64(ld.body.Rows) && rep.Filtered == 0 {
 		return true
 	}
@@ -300,6 +300,15 @@ func (f *Flusher) countsMatch(ld *load, rep *Reply) bool {
 		Err: fmt.Errorf("label %s: %d rows sent, %d loaded, %d filtered", ld.label, ld.body.Rows, rep.Loaded, rep.Filtered),
 	}
 	return false
+}
+
+// confirmed counts rows by what confirmed them.
+func (f *Flusher) confirmed(by string, rows int64) {
+	rows = max(0, rows)
+	f.metrics.rows.WithLabelValues(by).Add(float64(rows))
+	f.mu.Lock()
+	f.report.rows += rows
+	f.mu.Unlock()
 }
 
 // permit waits until an attempt may start: while closing, only if it is likely to end in time. False means that ctx is done.

@@ -33,8 +33,11 @@ type Status struct {
 	// Interval is the current time between loads; Limit the learnt bound of a body in bytes.
 	Interval time.Duration `json:"interval"`
 	Limit    int64         `json:"limit"`
-	// Done counts the loads that were done since the start; Last is the last of them.
+	// Labels is what all labels of this flusher begin with.
+	Labels string `json:"labels"`
+	// Done counts the loads that were done since the start, Rows what rollcall_load_rows_total counts; Last is the last load done.
 	Done int64      `json:"done"`
+	Rows int64      `json:"rows"`
 	Last LoadStatus `json:"last"`
 	// InFlight is the load under way; its Label is empty if there is none.
 	InFlight InFlightStatus `json:"in_flight"`
@@ -83,6 +86,7 @@ type SourceStatus struct {
 // report is what the flusher remembers for Status; guarded by Flusher.mu.
 type report struct {
 	done      int64
+	rows      int64
 	last      LoadStatus
 	inFlight  InFlightStatus
 	lastErr   error
@@ -139,7 +143,7 @@ func (f *Flusher) Status() Status {
 	defer f.mu.Unlock()
 	f.refreshBlocked(now)
 	s := Status{
-		Interval: f.pace.interval, Limit: f.pace.limit, Done: f.report.done, Last: f.report.last, InFlight: f.report.inFlight,
+		Interval: f.pace.interval, Limit: f.pace.limit, Labels: f.cfg.LabelPrefix, Done: f.report.done, Rows: f.report.rows, Last: f.report.last, InFlight: f.report.inFlight,
 		OldestUnfinished: f.q.oldest(), Bytes: f.q.bytes, Queue: f.q.status(now), LastErrorAt: f.report.lastErrAt,
 	}
 	if f.report.shown != "" {

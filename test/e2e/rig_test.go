@@ -63,11 +63,14 @@ type rig struct {
 	prod  *kgo.Client
 	truth *oracle.Truth
 	extra map[string]string
+
+	mu   sync.Mutex
+	seen map[string]int64 // rows last scraped, by what the labels of a worker's start begin with
 }
 
 func newRig(t *testing.T, addrs []string, rocks starrockstest.Config) *rig {
 	t.Helper()
-	r := &rig{t: t, topic: topic, group: "g", addrs: addrs, rocks: starrockstest.New(rocks), truth: oracle.NewTruth(time.UTC), extra: map[string]string{}}
+	r := &rig{t: t, topic: topic, group: "g", addrs: addrs, rocks: starrockstest.New(rocks), truth: oracle.NewTruth(time.UTC), extra: map[string]string{}, seen: map[string]int64{}}
 	require.NoError(t, r.rocks.Start())
 	t.Cleanup(r.rocks.Close)
 	cfg := mysql.NewConfig()
@@ -115,6 +118,11 @@ func (r *rig) worker(name string, extra ...string) *workerproc.Process {
 			r.t.Logf("end of the log of %s:\n%s", name, p.Tail(12<<10))
 		}
 		_ = log.Close()
+	})
+	r.t.Cleanup(func() { // before the one above
+		if !r.t.Failed() {
+			r.ledger(p, name)
+		}
 	})
 	return p
 }
