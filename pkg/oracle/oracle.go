@@ -104,7 +104,10 @@ type truthRow struct {
 func NewTruth(zone *time.Location) *Truth { return &Truth{zone: zone, rows: map[Key]*truthRow{}} }
 
 // Add counts an event.
-func (t *Truth) Add(e Event) {
+func (t *Truth) Add(e Event) { t.AddTimes(e, 1) }
+
+// AddTimes counts an event that the topic has n times, n at least 1.
+func (t *Truth) AddTimes(e Event, n int64) {
 	k := Key{e.At.In(t.zone).Format(time.DateOnly), e.Platform, e.Channel}
 	r := t.rows[k]
 	if r == nil {
@@ -112,10 +115,10 @@ func (t *Truth) Add(e Event) {
 		t.rows[k] = r
 	}
 	r.users[e.User] = struct{}{}
-	r.PV++
-	r.Amount += e.Cents
+	r.PV += n
+	r.Amount += n * e.Cents
 	r.Least, r.Most = min(r.Least, e.Cents), max(r.Most, e.Cents)
-	t.n++
+	t.n += n
 }
 
 // Events is how many were added.

@@ -94,6 +94,14 @@ func (p *Process) running() (*exec.Cmd, chan struct{}) {
 	return p.cmd, p.done
 }
 
+// PID is the process id of the worker, 0 if it does not run.
+func (p *Process) PID() int {
+	if cmd, _ := p.running(); cmd != nil {
+		return cmd.Process.Pid
+	}
+	return 0
+}
+
 // Signal sends sig to the worker, if it runs.
 func (p *Process) Signal(sig syscall.Signal) error {
 	cmd, _ := p.running()

@@ -203,4 +203,3 @@ func (r *rig) trouble(w weather, s step) *starrockstest.Rule {
 	}
 	return rule
 }
-
