@@ -13,12 +13,22 @@ import (
 
 // fields decodes paths of a document; the result has an entry per path that is neither absent nor null.
 func fields(doc string, paths ...string) (map[string]value, Reason) {
+	return fieldsAfter("", doc, paths...)
+}
+
+// fieldsAfter is fields by a decoder that had another document before.
+func fieldsAfter(before, doc string, paths ...string) (map[string]value, Reason) {
 	root := &node{slot: -1}
 	for _, p := range paths {
 		root.add(strings.Split(p, "."))
 	}
 	out := make([]value, root.number(0))
-	reason := (&jsonDecoder{root: root}).decode([]byte(doc), out)
+	d := &jsonDecoder{root: root}
+	if before != "" {
+		_ = d.decode([]byte(before), out)
+		clear(out)
+	}
+	reason := d.decode([]byte(doc), out)
 	got := map[string]value{}
 	for _, p := range paths {
 		if v := out[root.find(p)]; v.kind != kindNone {
@@ -99,6 +109,38 @@ func TestDecodeRefuses(t *testing.T) {
 	}
 }
 
+// What a decoder has learnt of the records before changes nothing: not for other keys in the same place, not for the same ones elsewhere.
+func TestDecodeAfterOthers(t *testing.T) {
+	docs := []string{
+		`{"a":1,"d":2,"x":{"y":{"z":3}}}`, `{"a":1,"d":2,"x":{"y":{"z":3}}}`, `{"d":1,"a":2}`, `{"q":{"a":1},"a":2}`, `{"a":{"q":1},"d":2}`, `{"a":{"b":1},"d":2}`,
+		`{"a" :1,"d": 2}`, `{"aa":1,"dd":2}`, `{"\u0061":1,"d":2}`, `{"":1,"d":2}`, `{"a":1`, `{"a"`, `{"a":`, `{`, `{"x":{"y":5}}`, `{"x":{"z":5}}`, `{"x":[{"y":{"z":1}}]}`,
+		`{"a_key_of_some_length":1,"a":2}`, `{"a_key_of_some_lengtH":1,"a":2}`, `{"a_key_that_is_too_long_for_a_hint_":1,"a":2}`, `{"0123456":1,"a":2}`, `{"0123457":1,"a":2}`,
+		`{"01234":1,"a":3}`, `{"01234":1}`, `{"01235":1}`, `[{"a":1}]`, "{\"a\xff\":1}",
+	}
+	paths := []string{"a", "a.b", "d", "x.y.z", "0123456"}
+	root := &node{slot: -1}
+	for _, p := range paths {
+		root.add(strings.Split(p, "."))
+	}
+	slots := root.number(0)
+	decode := func(d *jsonDecoder, doc string) ([]value, Reason) {
+		out := make([]value, slots)
+		return out, d.decode([]byte(doc), out)
+	}
+	for _, first := range docs {
+		for _, second := range docs {
+			learnt := &jsonDecoder{root: root}
+			_, _ = decode(learnt, first)
+			got, reason := decode(learnt, second)
+			want, wantReason := decode(&jsonDecoder{root: root}, second)
+			require.Equal(t, wantReason, reason, "%s after %s", second, first)
+			if reason == "" {
+				require.Equal(t, want, got, "%s after %s", second, first)
+			}
+		}
+	}
+}
+
 // jsonDepth is how deep a valid document nests.
 func jsonDepth(doc []byte) int {
 	dec := json.NewDecoder(bytes.NewReader(doc))
@@ -159,11 +201,11 @@ func FuzzDecode(f *testing.F) {
 		`{}`, `{"a":1,"d":"x"}`, `{"a":{"b":[1,2,{"c":null}]},"d":true}`, `{"x":{"y":{"z":"\ud83d\ude00"}}}`, "{\"a\":\"\xff\xfe\"}", `[1]`, `{"a":1e5,"a":-0.0}`,
 		`{"\u0061":"\n"}`, `{"a":"0123456789abcdef\\"}`, ` { "d" : [ ] } `, `{"é":"ü"}`,
 	} {
-		f.Add([]byte(doc))
+		f.Add([]byte(`{"a":1,"d":"x"}`), []byte(doc))
 	}
 	paths := []string{"a", "a.b", "a.b.c", "d", "x.y.z", "é"}
-	f.Fuzz(func(t *testing.T, doc []byte) {
-		got, reason := fields(string(doc), paths...)
+	f.Fuzz(func(t *testing.T, before, doc []byte) {
+		got, reason := fieldsAfter(string(before), string(doc), paths...)
 		var want any
 		dec := json.NewDecoder(bytes.NewReader(doc))
 		dec.UseNumber()
