@@ -68,7 +68,7 @@ func TestOutageThatMergingCarries(t *testing.T) {
 	time.Sleep(3 * time.Second) // normal work first
 	before := o.look()
 	begun := time.Now()
-	o.away(length, func(last, now look) {
+	o.away(length, func(last, now sighting) {
 		require.Greater(t, now.read, last.read, "reading stopped %s after StarRocks went away", time.Since(begun))
 		require.Zero(t, now.paused, "partitions are paused")
 	})
@@ -129,7 +129,7 @@ func TestOutageThatFillsTheBuffer(t *testing.T) {
 	require.Eventually(t, func() bool { return o.look().paused > 0 }, 2*time.Minute, 50*time.Millisecond, "the buffer never filled")
 	var full time.Time
 	var still int64
-	o.away(length, func(last, now look) {
+	o.away(length, func(last, now sighting) {
 		switch {
 		case now.paused == 0 && full.IsZero():
 		case full.IsZero():
@@ -206,18 +206,18 @@ func (o *outage) stop() error {
 	return <-o.done
 }
 
-// look is one look at the worker: records read, pauses, bytes not durable yet, and records read by partition.
-type look struct {
+// sighting is one look at the worker: records read, pauses, bytes not durable yet, and records read by partition.
+type sighting struct {
 	read, paused, buffer int64
 	by                   [partitions]int64
 }
 
 // look scrapes the worker and checks its memory.
-func (o *outage) look() look {
+func (o *outage) look() sighting {
 	o.t.Helper()
 	m, err := o.p.Metrics(o.t.Context())
 	require.NoError(o.t, err)
-	v := look{read: int64(m.Sum("rollcall_source_records_total")), paused: int64(m.Sum("rollcall_source_paused")), buffer: int64(m.Sum("rollcall_buffer_bytes"))}
+	v := sighting{read: int64(m.Sum("rollcall_source_records_total")), paused: int64(m.Sum("rollcall_source_paused")), buffer: int64(m.Sum("rollcall_buffer_bytes"))}
 	for p := range partitions {
 		v.by[p] = int64(m.Sum("rollcall_source_records_total", "partition", strconv.Itoa(p)))
 	}
@@ -245,7 +245,7 @@ func (o *outage) peakMiB() float64 { return o.peak / mebibyte }
 
 // away takes StarRocks away for d: a third of the time it refuses loads, a third nobody listens, a third nobody answers. each is called
 // about every second with the look before and the newest.
-func (o *outage) away(d time.Duration, each func(last, now look)) {
+func (o *outage) away(d time.Duration, each func(last, now sighting)) {
 	o.t.Helper()
 	begun := time.Now()
 	var unready bool
