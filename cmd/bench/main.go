@@ -41,9 +41,9 @@ type flags struct {
 func main() {
 	var f flags
 	flag.StringVar(&f.worker, "worker", "bin/rollcall", "the worker's binary")
-	flag.IntVar(&f.events, "events", 2_000_000, "events per topic")
+	flag.IntVar(&f.events, "events", 5_000_000, "events per topic")
 	flag.IntVar(&f.users, "users", 50_000, "users they are of")
-	flag.IntVar(&f.runs, "runs", 3, "runs of each side per topic, in turn")
+	flag.IntVar(&f.runs, "runs", 5, "runs of each side per topic, in turn")
 	flag.StringVar(&f.compression, "compression", "none,zstd", "topics to measure: none, zstd, lz4, snappy, gzip")
 	flag.IntVar(&f.batch, "batch", 64<<10, "the producer's batch size in bytes")
 	flag.BoolVar(&f.quick, "quick", false, "small and short: shows that it works, says little about speed")

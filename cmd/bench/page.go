@@ -18,7 +18,7 @@ func (r report) page(out io.Writer) {
 %s events of about 240 bytes by %s users over two days and 12 combinations of dimensions, in %d partitions of one kfake broker (one
 process), batches of at most %d KiB. *raw* is a franz-go group consumer with the worker's own client options and garbage collection
 (cooperative-sticky, read committed, control records kept, fetches of 4 MiB and 512 KiB per partition, GOGC=400) that looks at each
-record's first byte, last byte and offset. *worker* is the real binary with five measures (distinct, count, sum, min, max), loading into the
+record's first byte, last byte and offset; the worker counts the limits of fetches after unpacking, to save memory. *worker* is the real binary with five measures (distinct, count, sum, min, max), loading into the
 stand-in once a second; after each run its table is read by SQL and must equal the truth in every row. The two take turns, %d runs each.
 
 %s
@@ -27,7 +27,7 @@ stand-in once a second; after each run its table is read by SQL and must equal t
   far less than events/s on what else the machine does: compare that one.
 - cores of others: what programs that have nothing to do with the benchmark took meanwhile (median). The raw consumer hardly uses more than one
   core with its broker, the worker uses all it is given: where others took one, the ratio is too low and no verdict on the worker.
-- ratio: best events/s of the worker to the best of the raw consumer.
+- ratio: events/s of the worker to those of the raw consumer that ran just before it, the median of the pairs.
 `, thousands(float64(f.events)), thousands(float64(f.users)), partitions, f.batch>>10, f.runs, markdown(r.speedRows()))
 	}
 	if o := r.othersCores(); o >= 0.2 {
@@ -52,7 +52,7 @@ combinations of dimensions, each user in one of them and in one partition, twice
 
 It exits other than 0 if a table is wrong, if the worker needs more than `+"`-max-rss`"+` MiB for the users above, or if the ratio is below
 `+"`-min-ratio`"+` where one is given. The figures are of one machine whose cores are shared by all the processes; where they are
-shared with others too, take the best of more runs (`+"`-runs 7`"+`) and trust CPU per event most. A broker that runs elsewhere leaves more
+shared with others too, make more runs (`+"`-runs 9`"+`) and trust CPU per event most. A broker that runs elsewhere leaves more
 of the machine to the worker, so rates grow with cores; CPU per event is what to plan with. The stand-in is not StarRocks: these figures say nothing about its speed.
 `, r.changed())
 }

@@ -18,9 +18,11 @@ func best(runs []run, of func(run) float64) float64 { return slices.Max(values(r
 // least is the smallest value of the runs.
 func least(runs []run, of func(run) float64) float64 { return slices.Min(values(runs, of)) }
 
-// median is the middle value, of an even number the mean of the two in the middle.
-func median(runs []run, of func(run) float64) float64 {
-	v := values(runs, of)
+// median is the middle value of the runs, of an even number the mean of the two in the middle.
+func median(runs []run, of func(run) float64) float64 { return middle(values(runs, of)) }
+
+// middle is the median of v, which it sorts.
+func middle(v []float64) float64 {
 	slices.Sort(v)
 	if n := len(v); n%2 == 0 {
 		return (v[n/2-1] + v[n/2]) / 2
@@ -84,7 +86,7 @@ func (r report) print(out io.Writer) {
 	}
 	_ = tw.Flush()
 	for _, s := range r.speeds {
-		fmt.Fprintf(out, "%s: the worker reaches %.2f of the raw consumer (best of %d each; CPU per event ×%.1f); its table is right in every run.\n",
+		fmt.Fprintf(out, "%s: the worker reaches %.2f of the raw consumer (median of %d pairs; CPU per event ×%.1f); its table is right in every run.\n",
 			s.compression, s.ratio(), len(s.raw), least(s.worker, run.micros)/least(s.raw, run.micros))
 	}
 	if len(r.memories) > 0 {

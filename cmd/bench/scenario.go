@@ -83,8 +83,15 @@ type speedResult struct {
 	raw, worker []run
 }
 
-// ratio is the worker's best rate to the raw consumer's best.
-func (s speedResult) ratio() float64 { return best(s.worker, run.rate) / best(s.raw, run.rate) }
+// ratio is the median of the worker's rates, each divided by the rate of the raw consumer that ran just before it: what else the machine does
+// changes from minute to minute, and hits both of a pair.
+func (s speedResult) ratio() float64 {
+	pairs := make([]float64, len(s.worker))
+	for i := range pairs {
+		pairs[i] = s.worker[i].rate() / s.raw[i].rate()
+	}
+	return middle(pairs)
+}
 
 // speed measures both sides in turn, so that whatever else the machine does hits both.
 func speed(ctx context.Context, f flags, compression string) (speedResult, error) {
