@@ -141,7 +141,7 @@ type glance struct {
 	} `json:"discovery"`
 }
 
-func look(ctx context.Context, p *workerproc.Process) (g glance, err error) {
+func statusOf(ctx context.Context, p *workerproc.Process) (g glance, err error) {
 	code, body, err := p.Get(ctx, "/status")
 	if err == nil && code != 200 {
 		err = fmt.Errorf("status %d", code)
@@ -217,7 +217,7 @@ func (w *watch) step() {
 	ends := w.ends()
 	seen := map[string]map[int32]int64{}
 	for name, p := range w.ps {
-		g, err := look(context.Background(), p)
+		g, err := statusOf(context.Background(), p)
 		if err != nil {
 			continue // it does not run just now
 		}
