@@ -13,7 +13,7 @@ const (
 	gcMinPercent = 50
 	// gcHeadroom is how much garbage may wait whatever the live heap: with much of it live, 400 percent of that would be memory for nothing,
 	// since what costs is the number of collections per byte allocated.
-	gcHeadroom = 64 << 20
+	gcHeadroom = 48 << 20
 	gcEvery    = 500 * time.Millisecond
 )
 
