@@ -34,6 +34,9 @@ type Config struct {
 	Seal func(ctx context.Context)
 	// SealTimeout bounds one call of Seal; 1 s if 0.
 	SealTimeout time.Duration
+	// Hold is asked before every attempt: an error means that the table is not as expected and nothing may be loaded into it now. The load
+	// waits and the error is shown (BlockTable). It must not block. Nil means never.
+	Hold func() error
 	// AttemptTimeout is the longest a Target.Load takes (a little above LOAD_TIMEOUT); 25 s if 0.
 	AttemptTimeout time.Duration
 	// PollLimit is how long a label may stay PREPARE or PREPARED before its body is sent again; about the load timeout, 30 s if 0.

@@ -535,6 +535,36 @@ func TestRefusedRowsBlockUntilTheTableIsMended(t *testing.T) {
 	}
 }
 
+func TestLoadsWaitForTheTable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tab := newTable(t)
+		start := time.Now()
+		r := newRig(t, tab, func(c *Config) {
+			c.Hold = func() error {
+				if time.Since(start) < time.Minute {
+					return errors.New("column pv is missing")
+				}
+				return nil
+			}
+		}).run()
+		r.offer("a", 1, row(1, "x", 1, 1))
+		r.f.Request()
+		r.at(30 * time.Second)
+		r.offer("a", 2, row(1, "x", 2, 1)) // merges meanwhile
+		r.at(28 * time.Second)
+		require.Empty(t, tab.attempts())
+		require.Empty(t, r.nexts())
+		s := r.f.Status()
+		require.Equal(t, BlockTable, s.Blocked)
+		require.Equal(t, "column pv is missing", s.BlockedDetail)
+		require.Len(t, r.logs.FilterMessage("sink blocked").All(), 1)
+		r.at(30 * time.Second)
+		require.Equal(t, "a:1 a:2", r.nexts())
+		require.Empty(t, r.f.Status().Blocked)
+		require.NoError(t, r.end())
+	})
+}
+
 func TestPermanentFailureIsRetriedSlowly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		tab := newTable(t)

@@ -15,6 +15,8 @@ const stateError LabelState = "error"
 const (
 	firstPoll = 200 * time.Millisecond
 	maxPoll   = 5 * time.Second
+	// holdPoll is how often a load that waits for the table asks again.
+	holdPoll = time.Second
 	// minAttempt is the least time an attempt is given while closing.
 	minAttempt = time.Second
 	// failingAfter is how many attempts in a row fail before the sink counts as blocked for that alone.
@@ -185,7 +187,7 @@ func (f *Flusher) holdBack(ld *load, err error) {
 // deliver repeats the load under its label until it is done, or too large and splittable. Not ok means that ctx is done.
 func (f *Flusher) deliver(ctx context.Context, ld *load) (Reply, bool) {
 	for {
-		if !f.permit(ctx) {
+		if !f.fits(ctx, ld) || !f.permit(ctx) {
 			return Reply{}, false
 		}
 		start := time.Now()
@@ -206,6 +208,29 @@ func (f *Flusher) deliver(ctx context.Context, ld *load) (Reply, bool) {
 		}
 		if !f.pause(ctx, wait(rep.Class, ld.step(rep.Class), rep.RetryAfter)) {
 			return Reply{}, false
+		}
+	}
+}
+
+// fits waits while the table is not as expected. False means that ctx is done.
+func (f *Flusher) fits(ctx context.Context, ld *load) bool {
+	if f.cfg.Hold == nil {
+		return ctx.Err() == nil
+	}
+	for {
+		err := f.cfg.Hold()
+		if err == nil {
+			return ctx.Err() == nil
+		}
+		now := time.Now()
+		f.mu.Lock()
+		f.report.lastErr, f.report.lastErrAt = err, now
+		f.block(now, BlockTable, Reply{Err: err}, []zap.Field{
+			zap.String("label", ld.label), zap.Int("rows", ld.body.Rows), zap.Int("bytes", len(ld.body.Data)), zap.Error(err),
+		})
+		f.mu.Unlock()
+		if !f.pause(ctx, holdPoll) {
+			return false
 		}
 	}
 }

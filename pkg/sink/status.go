@@ -20,12 +20,14 @@ const (
 	BlockTooLarge BlockReason = "too_large"
 	// BlockUnencodable means: a source has a row that cannot be represented; other sources go on.
 	BlockUnencodable BlockReason = "unencodable"
+	// BlockTable means: Config.Hold says that the table is not as expected; nothing is loaded into it.
+	BlockTable BlockReason = "table"
 	// BlockFailing means: several attempts in a row failed or stayed unknown; the target is away or overloaded.
 	BlockFailing BlockReason = "failing"
 )
 
 func blockReasons() []BlockReason {
-	return []BlockReason{BlockRefused, BlockPermanent, BlockTooLarge, BlockUnencodable, BlockFailing}
+	return []BlockReason{BlockRefused, BlockPermanent, BlockTooLarge, BlockUnencodable, BlockTable, BlockFailing}
 }
 
 // Status is a snapshot of the flusher for readiness and the status page.

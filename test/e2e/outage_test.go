@@ -126,7 +126,7 @@ func TestOutageThatFillsTheBuffer(t *testing.T) {
 	time.Sleep(2 * time.Second)
 	begun := time.Now()
 	o.goAway(0)
-	require.Eventually(t, func() bool { return o.look().paused > 0 }, 2*time.Minute, 50*time.Millisecond, "the buffer never filled")
+	require.Eventually(t, func() bool { return o.look().paused > 0 }, 6*time.Minute, 50*time.Millisecond, "the buffer never filled")
 	var full time.Time
 	var still int64
 	o.away(length, func(last, now sighting) {
@@ -324,9 +324,9 @@ func (o *outage) finish() {
 		}
 		empty++
 		return empty == 4
-	}, 2*time.Minute, 100*time.Millisecond)
+	}, 6*time.Minute, 100*time.Millisecond)
 	took := time.Since(begun)
-	o.r.exact(30*time.Second, o.p)
+	o.r.exact(90*time.Second, o.p)
 	require.Eventually(o.t, func() bool {
 		m, err := o.p.Metrics(o.t.Context())
 		return err == nil && m.Sum("rollcall_source_lag_records") == 0 && m.Sum("rollcall_freshness_seconds") < 5

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strings"
 
 	"github.com/go-sql-driver/mysql"
@@ -78,6 +79,10 @@ func (d *Difference) Error() string {
 		parts[i] = item.String()
 	}
 	return fmt.Sprintf("table %s is not as expected: %s", d.Table, strings.Join(parts, "; "))
+}
+
+func (d *Difference) onlyView() bool {
+	return !slices.ContainsFunc(d.Items, func(i DifferenceItem) bool { return i.Kind != DiffView })
 }
 
 // isDenied reports whether the server refused for want of rights. StarRocks: fe ErrorCode.java (1044, 1045, 1142, 1227, 5203), and

@@ -22,6 +22,7 @@ type Table struct {
 	flight *flight // nil when nothing is under way
 	status Status
 	denied bool // said once that DDL is denied
+	unfit  error
 }
 
 // Status is the last that is known of the table, for a status page.
@@ -66,6 +67,15 @@ func (t *Table) Status() Status {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.status
+}
+
+// Unfit is the difference found by the last look that could be finished, nil if there was none or only the view's. While there is one a
+// load must wait: it might lose what it carries without failing, since StarRocks takes a column that a load names and the table lacks for
+// a temporary one (fe Load.initColumns).
+func (t *Table) Unfit() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.unfit
 }
 
 // Ensure makes one attempt to bring the table to what is expected, as far as the mode allows, and reads it back. nil means that the
@@ -140,12 +150,24 @@ func (t *Table) lead(ctx context.Context, f *flight, work func(context.Context) 
 		t.flight = nil
 		if t.cfg.Mode != ModeNone && !f.abandoned {
 			t.status.Err, t.status.Ready, t.status.CheckedAt = f.err, f.err == nil, time.Now()
+			t.noteFit(f.err)
 		}
 		t.mu.Unlock()
 		close(f.done)
 	}()
 	f.err = work(ctx)
 	return f.err
+}
+
+// noteFit remembers whether loads fit. A look that failed says nothing about it. t.mu must be held.
+func (t *Table) noteFit(err error) {
+	var d *Difference
+	switch {
+	case err == nil, errors.As(err, &d) && d.onlyView():
+		t.unfit = nil
+	case d != nil:
+		t.unfit = d
+	}
 }
 
 func (t *Table) check(ctx context.Context) error {
