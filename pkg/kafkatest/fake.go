@@ -1,9 +1,11 @@
 package kafkatest
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"sync"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
@@ -82,6 +84,20 @@ func (f *Fake) Proxy(node int32) *Proxy {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.proxies[node]
+}
+
+// Behind dials a broker by its proxy's address but past the proxy, for kgo.Dialer: a client that the faults do not concern, such as a
+// producer whose records are the truth.
+func (f *Fake) Behind(ctx context.Context, network, addr string) (net.Conn, error) {
+	f.mu.Lock()
+	for _, p := range f.proxies {
+		if p.Addr() == addr {
+			addr = p.target
+			break
+		}
+	}
+	f.mu.Unlock()
+	return (&net.Dialer{Timeout: 3 * time.Second}).DialContext(ctx, network, addr)
 }
 
 // Set puts the proxies of some brokers in a mode.

@@ -83,7 +83,7 @@ func (w *worker) changed(c discovery.Change) {
 // replaceTimeout bounds what discovery's goroutine waits for; the source goes on with it in the background.
 const replaceTimeout = 100 * time.Millisecond
 
-// updateSeeds gives every client the brokers of the last good round besides the configured ones.
+// updateSeeds gives every client the brokers of the last good round.
 func (w *worker) updateSeeds(s *discovery.Snapshot) {
 	seeds := seedList(s, w.opt.Config.Kafka.Brokers)
 	if err := w.source.UpdateSeeds(seeds); err != nil {
@@ -96,16 +96,14 @@ func (w *worker) updateSeeds(s *discovery.Snapshot) {
 	}
 }
 
-// seedList is the discovered brokers, then the configured ones.
+// seedList is the discovered brokers, the configured ones only where there are none: a client begins with any of its seeds (franz-go 1.22.3:
+// Client.randomSeedIdx), and each that is dead costs it seconds. Where all of the discovered are replaced at once, the configured names are
+// discovery's to find the others by.
 func seedList(s *discovery.Snapshot, configured []string) []string {
-	var out []string
 	if s != nil {
-		out = s.Addrs()
-	}
-	for _, a := range configured {
-		if !slices.Contains(out, a) {
-			out = append(out, a)
+		if found := s.Addrs(); len(found) > 0 {
+			return found
 		}
 	}
-	return out
+	return configured
 }

@@ -31,16 +31,25 @@ func size[T any](t *testing.T, full, small T) T {
 
 // patient replaces the rig's producer by one that gives up no record and none twice, whatever brokers do, so that the truth is known: it
 // waits for all replicas in sync, is idempotent, and leaves brokers that do not answer soon.
-func (r *rig) patient() {
+func (r *rig) patient(opts ...kgo.Opt) {
 	r.t.Helper()
 	r.prod.Close()
 	var err error
-	r.prod, err = kgo.NewClient(kgo.SeedBrokers(r.addrs...), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerLinger(20*time.Millisecond),
+	r.prod, err = kgo.NewClient(append(opts, kgo.SeedBrokers(r.addrs...), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerLinger(20*time.Millisecond),
 		kgo.RequiredAcks(kgo.AllISRAcks()), kgo.MaxBufferedRecords(500000), kgo.MetadataMinAge(200*time.Millisecond), kgo.DisableClientMetrics(),
-		kgo.DialTimeout(time.Second), kgo.RequestTimeoutOverhead(2*time.Second), kgo.ProduceRequestTimeout(3*time.Second), kgo.AlwaysRetryEOF(),
-		kgo.RetryBackoffFn(func(int) time.Duration { return 100 * time.Millisecond }), kgo.ProducerBatchCompression(kgo.Lz4Compression()))
+		kgo.RequestTimeoutOverhead(2*time.Second), kgo.ProduceRequestTimeout(3*time.Second), kgo.AlwaysRetryEOF(),
+		kgo.RetryBackoffFn(func(int) time.Duration { return 100 * time.Millisecond }), kgo.ProducerBatchCompression(kgo.Lz4Compression()))...)
 	require.NoError(r.t, err)
 	r.t.Cleanup(r.prod.Close)
+}
+
+// behind makes the producer one that writes past the proxies: faults concern the worker alone, and there is always something to read.
+func (r *rig) behind(f *kafkatest.Fake) {
+	r.t.Helper()
+	named := r.addrs // what workers are told
+	r.addrs = f.Addrs()
+	r.patient(kgo.Dialer(f.Behind))
+	r.addrs = named
 }
 
 // stream writes events to all partitions until it is ended. The truth is its own until then.
