@@ -42,9 +42,16 @@ type Config struct {
 type Publisher struct {
 	cfg Config
 	cl  *kgo.Client
+	// single sends records one by one. A batch is refused for its size as a whole, so only a record that is refused alone is too large itself.
+	single *kgo.Client
+	// callbacks counts the records whose done has not returned.
+	callbacks sync.WaitGroup
 
 	mu      sync.Mutex
-	open    int // records not confirmed yet
+	alone   []letter // to be sent by single, one after the other
+	under   bool     // single has one under way
+	anew    bool     // the topic is another than the clients know
+	open    int      // records not confirmed yet
 	stopped bool
 	failing error     // last error, nil after a confirmation
 	since   time.Time // of failing
@@ -58,9 +65,10 @@ type letter struct {
 	done   func(error)
 	tries  int
 	at     time.Time // not before
+	alone  bool      // a batch with it was too large: to be sent by itself
 }
 
-// New checks the options and makes the client, which dials only when the first record is published. Close must be called.
+// New checks the options and makes the clients, which dial only when the first record is published. Run closes them.
 func New(cfg Config) (*Publisher, error) {
 	opts := append([]kgo.Opt{
 		kgo.SeedBrokers(cfg.Seeds...),
@@ -77,7 +85,12 @@ func New(cfg Config) (*Publisher, error) {
 	if err != nil {
 		return nil, fmt.Errorf("dead-letter client: %w", err)
 	}
-	return &Publisher{cfg: cfg, cl: cl, wake: make(chan struct{}, 1)}, nil
+	single, err := kgo.NewClient(append(opts, kgo.ProducerLinger(0))...)
+	if err != nil {
+		cl.Close()
+		return nil, fmt.Errorf("dead-letter client for single records: %w", err)
+	}
+	return &Publisher{cfg: cfg, cl: cl, single: single, wake: make(chan struct{}, 1)}, nil
 }
 
 // Publish sends a copy of rec with the reason and its origin in headers. done is called once, from another goroutine: with nil when
@@ -91,6 +104,7 @@ func (p *Publisher) Publish(rec *kgo.Record, reason string, done func(error)) {
 		return
 	}
 	p.open++
+	p.callbacks.Add(1)
 	p.mu.Unlock()
 	p.send(l)
 }
@@ -120,6 +134,36 @@ func (p *Publisher) send(l letter) {
 	p.cl.TryProduce(context.Background(), l.rec, func(_ *kgo.Record, err error) { p.answered(l, err) })
 }
 
+// sendAlone sends the next record that has to go by itself, if none is under way.
+func (p *Publisher) sendAlone() {
+	p.mu.Lock()
+	if p.under || len(p.alone) == 0 {
+		p.mu.Unlock()
+		return
+	}
+	l := p.alone[0]
+	p.alone, p.under = p.alone[1:], true
+	p.mu.Unlock()
+	p.single.TryProduce(context.Background(), l.rec, func(_ *kgo.Record, err error) {
+		p.mu.Lock()
+		p.under = false
+		p.mu.Unlock()
+		p.answered(l, err)
+		p.kick()
+	})
+}
+
+func (p *Publisher) kick() {
+	select {
+	case p.wake <- struct{}{}:
+	default:
+	}
+}
+
+func isTooLarge(err error) bool {
+	return errors.Is(err, kerr.MessageTooLarge) || errors.Is(err, kerr.RecordListTooLarge)
+}
+
 func (p *Publisher) answered(l letter, err error) {
 	if err == nil {
 		p.mu.Lock()
@@ -131,13 +175,16 @@ func (p *Publisher) answered(l letter, err error) {
 			p.cfg.Log.Info("dead-letter topic accepts records again", zap.String("topic", p.cfg.Topic))
 		}
 		p.cfg.Metrics.Confirmed(l.reason)
-		l.done(nil)
+		p.tell(l, nil)
 		return
 	}
 	p.cfg.Metrics.retries.Inc()
 	l.tries++
-	if errors.Is(err, kerr.MessageTooLarge) || errors.Is(err, kerr.RecordListTooLarge) {
+	switch {
+	case isTooLarge(err) && l.alone:
 		l.rec = cut(l.rec)
+	case isTooLarge(err):
+		l.alone = true
 	}
 	wait := min(firstRetry<<min(l.tries-1, 6), lastRetry)
 	l.at = time.Now().Add(time.Duration(float64(wait) * (0.8 + 0.4*rand.Float64())))
@@ -145,10 +192,11 @@ func (p *Publisher) answered(l letter, err error) {
 	if p.stopped {
 		p.open--
 		p.mu.Unlock()
-		l.done(fmt.Errorf("%w: %w", ErrStopped, err))
+		p.tell(l, fmt.Errorf("%w: %w", ErrStopped, err))
 		return
 	}
-	first := p.failing == nil && !errors.Is(err, kerr.MessageTooLarge) && !errors.Is(err, kgo.ErrMaxBuffered)
+	p.anew = p.anew || errors.Is(err, kerr.UnknownTopicID)
+	first := p.failing == nil && !isTooLarge(err) && !errors.Is(err, kgo.ErrMaxBuffered)
 	if first {
 		p.failing, p.since = err, time.Now()
 	}
@@ -158,10 +206,12 @@ func (p *Publisher) answered(l letter, err error) {
 		p.cfg.Log.Error("dead-letter topic refuses records: partitions with bad records wait for it",
 			zap.String("topic", p.cfg.Topic), zap.Error(err))
 	}
-	select {
-	case p.wake <- struct{}{}:
-	default:
-	}
+	p.kick()
+}
+
+func (p *Publisher) tell(l letter, err error) {
+	defer p.callbacks.Done()
+	l.done(err)
 }
 
 // cut keeps the beginning of a value that is too large and says so. A value that is small already cannot be the reason; then key and
@@ -192,12 +242,15 @@ func cut(r *kgo.Record) *kgo.Record {
 	return &out
 }
 
-// Run sends again what was refused, until ctx is done; then every record not confirmed gets ErrStopped. It owns and closes the client.
+// Run sends again what was refused, until ctx is done; then every record not confirmed gets ErrStopped. It owns and closes the clients, and
+// returns after the last callback.
 func (p *Publisher) Run(ctx context.Context) error {
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
+		p.forgetTopic()
 		next := p.resend()
+		p.sendAlone()
 		timer.Reset(next)
 		select {
 		case <-ctx.Done():
@@ -206,6 +259,19 @@ func (p *Publisher) Run(ctx context.Context) error {
 		case <-p.wake:
 		case <-timer.C:
 		}
+	}
+}
+
+// forgetTopic lets the clients ask for the topic again once it was deleted and created anew: they never adopt a new topic id by themselves.
+// What they hold of it fails, and is sent again.
+func (p *Publisher) forgetTopic() {
+	p.mu.Lock()
+	anew := p.anew
+	p.anew = false
+	p.mu.Unlock()
+	if anew {
+		p.cl.PurgeTopicsFromProducing(p.cfg.Topic)
+		p.single.PurgeTopicsFromProducing(p.cfg.Topic)
 	}
 }
 
@@ -222,6 +288,10 @@ func (p *Publisher) resend() time.Duration {
 			rest = append(rest, l)
 			continue
 		}
+		if l.alone {
+			p.alone = append(p.alone, l)
+			continue
+		}
 		due = append(due, l)
 	}
 	p.retry = rest
@@ -235,18 +305,22 @@ func (p *Publisher) resend() time.Duration {
 func (p *Publisher) stop() {
 	p.mu.Lock()
 	p.stopped = true
-	left := p.retry
-	p.retry = nil
+	left := append(p.retry, p.alone...)
+	p.retry, p.alone = nil, nil
 	p.open -= len(left)
 	p.mu.Unlock()
 	p.cl.Close() // fails what the client holds: answered gives each ErrStopped
+	p.single.Close()
 	for _, l := range left {
-		l.done(ErrStopped)
+		p.tell(l, ErrStopped)
 	}
+	p.callbacks.Wait() // the clients call back from goroutines of their own
 }
 
 // UpdateSeeds replaces the brokers to fall back to.
-func (p *Publisher) UpdateSeeds(addrs []string) error { return p.cl.UpdateSeedBrokers(addrs...) }
+func (p *Publisher) UpdateSeeds(addrs []string) error {
+	return errors.Join(p.cl.UpdateSeedBrokers(addrs...), p.single.UpdateSeedBrokers(addrs...))
+}
 
 // Status says how many records are not confirmed and, while the topic refuses, why and since when.
 type Status struct {
