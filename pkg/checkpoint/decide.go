@@ -180,8 +180,8 @@ func (r *resumer) decide() Decision {
 	}
 	// "rows, or a commit of ours, of another program | exit 12 naming what changed"
 	if r.hasLive && r.live.Program != r.in.Program && !r.in.Policy.ProgramContinue {
-		return r.refuse(LineProgram, "history %s was counted by program %s, this is %s: dimensions, measures, zone, event-time settings, "+
-			"filters, lateness, skew or isolation changed; PROGRAM_CHANGE=continue begins a new history", r.live, r.live.Program, r.in.Program)
+		return r.refuse(LineProgram, "history %s was counted by program %s, this is %s: one of AGGREGATE_*, EVENT_TIME_*, ALLOWED_LATENESS, "+
+			"MAX_FUTURE_SKEW or KAFKA_ISOLATION changed (or the version's decoder); PROGRAM_CHANGE=continue begins a new history", r.live, r.live.Program, r.in.Program)
 	}
 	p, d, done := r.place()
 	if done {
@@ -469,7 +469,7 @@ func Overlaps(h History, end int64, histories []Progress) []History {
 func (r *resumer) refuse(line, format string, args ...any) Decision {
 	return Decision{
 		Action: Refuse, Line: line, Level: zapcore.ErrorLevel,
-		Message: fmt.Sprintf("%s/%d: ", r.in.Topic, r.in.Partition) + fmt.Sprintf(format, args...),
+		Message: fmt.Sprintf(format, args...),
 	}
 }
 

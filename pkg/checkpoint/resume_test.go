@@ -203,7 +203,7 @@ func TestResumeTable(t *testing.T) {
 		{
 			name: "– | ours, other target | exit 12 naming both",
 			in:   input(with(commitOf(h, 60, 55), rowsOf(h, 55)), func(in *Input) { in.Target = "db.other" }),
-			want: want{action: Refuse, line: LineTarget}, level: zapcore.ErrorLevel, says: []string{"db.dau", "db.other", "t/3", "KAFKA_GROUP"},
+			want: want{action: Refuse, line: LineTarget}, level: zapcore.ErrorLevel, says: []string{"db.dau", "db.other", "KAFKA_GROUP"},
 		},
 		{
 			name: "rows of another program | – | exit 12 naming what changed", in: input(with(nil, rowsOf(h.of(idA, progB), 50))),

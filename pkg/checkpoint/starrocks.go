@@ -85,6 +85,25 @@ func (s *StarRocks) TopicProgress(ctx context.Context, topic string) ([]Progress
 	return s.list(ctx, topic)
 }
 
+// Histories lists all histories in the table, of every topic.
+func (s *StarRocks) Histories(ctx context.Context) ([]History, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	var found []Progress
+	err := s.conns.Query(ctx, func(c *sql.Conn) (err error) {
+		found, err = s.queryProgress(ctx, c, " <> ''")
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read the histories: %w", err)
+	}
+	out := make([]History, len(found))
+	for i, p := range found {
+		out[i] = p.History
+	}
+	return out, nil
+}
+
 // list reads the histories below the path prefix. A range rather than LIKE: topic names hold _, and the sort key serves a range.
 func (s *StarRocks) list(ctx context.Context, prefix string) ([]Progress, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)

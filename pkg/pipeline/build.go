@@ -167,7 +167,9 @@ func (p *parts) buildStarRocks(opt limits) error {
 	if err != nil {
 		return exitf(ExitSettings, "STARROCKS_MYSQL: %w", err)
 	}
-	p.table, err = starrocks.NewTable(p.db, tableConfig(cfg, opt))
+	tc := tableConfig(cfg, opt)
+	tc.BeforeAlter = p.beforeAlter(opt)
+	p.table, err = starrocks.NewTable(p.db, tc)
 	if err != nil {
 		return exitf(ExitSettings, "table settings: %w", err)
 	}

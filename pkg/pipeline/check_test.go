@@ -290,7 +290,7 @@ func rocksSetUps() []brokenSetUp {
 			line: "FAIL  StarRocks HTTP http://localhost:", cause: "no back end is alive", remedy: "SHOW BACKENDS", code: ExitTable, outage: true,
 		},
 		{
-			name: "wrong database", build: func(w *checkWorld) { w.noDatabase = true },
+			name: "wrong database", build: func(w *checkWorld) { w.noDatabase = true; w.set("TABLE_MODE", "verify") },
 			line: "FAIL  database dau", cause: "does not exist", remedy: "CREATE DATABASE dau", code: ExitTable, more: true,
 		},
 		{
@@ -405,4 +405,16 @@ func TestCheckWarnsOfOneOfSeveral(t *testing.T) {
 	require.Equal(t, ExitOK, code, out)
 	require.NotContains(t, out, "FAIL")
 	require.Equal(t, 3, strings.Count(out, "warn  "), out)
+}
+
+// A database that the start creates is no failure; the warning says what it takes.
+func TestCheckWarnsOfADatabaseThatIsCreated(t *testing.T) {
+	w := newCheckWorld(t)
+	w.noDatabase = true
+	w.start()
+	out, code := w.check(false)
+	require.Equal(t, ExitOK, code, out)
+	require.NotContains(t, out, "FAIL")
+	require.Contains(t, out, "warn  database dau")
+	require.Contains(t, out, "the first start creates it")
 }

@@ -14,6 +14,7 @@ import (
 
 	"rollcall/pkg/admin"
 	"rollcall/pkg/discovery"
+	"rollcall/pkg/sink"
 	"rollcall/pkg/sink/starrocks"
 )
 
@@ -167,7 +168,7 @@ func (r *Worker) start(ctx context.Context) (*discovery.Snapshot, error) {
 	})
 	wg.Go(func() {
 		if err := r.ensureTable(begun); err != nil {
-			stop(&ExitError{Code: ExitTable, Err: fmt.Errorf("table %s: %w", r.opt.target(), err)})
+			stop(r.tableExit(err))
 			return
 		}
 		r.startup.set("table", nil)
@@ -199,6 +200,17 @@ func (r *Worker) startTimedOut() error {
 	return nil
 }
 
+// tableExit is the end of a start whose table cannot be used.
+func (r *Worker) tableExit(err error) error {
+	if _, ok := errors.AsType[*ExitError](err); ok {
+		return err
+	}
+	if d, ok := errors.AsType[*starrocks.Difference](err); ok { // it names the table
+		return &ExitError{Code: ExitTable, Err: d}
+	}
+	return &ExitError{Code: ExitTable, Err: fmt.Errorf("table %s: %w", r.opt.target(), err)}
+}
+
 // onAbort calls f once Abort is called; the function returned ends the watch and waits for it.
 func (r *Worker) onAbort(f func()) (end func()) {
 	over := make(chan struct{})
@@ -227,7 +239,7 @@ func (r *Worker) ensureTable(ctx context.Context) error {
 		switch {
 		case last == nil:
 			return struct{}{}, nil
-		case starrocks.IsPermanent(last):
+		case starrocks.IsPermanent(last), ExitCode(last) == ExitCheckpoint:
 			return struct{}{}, backoff.Permanent(last)
 		}
 		r.startup.set("table", last)
@@ -346,12 +358,20 @@ func (r *Worker) stop(w *worker, limit time.Duration, stopKafka context.CancelFu
 	}
 	switch {
 	case closeErr != nil && w.failure == nil:
-		w.log.Error("rows were not durable when the time was up; they are read again at the next start", append(w.loaded(), zap.Error(closeErr))...)
+		w.log.Error("rows were not durable when the time was up; they are read again at the next start", append(w.loaded(), zap.Strings("open", open(closeErr)), zap.Error(closeErr))...)
 		return &ExitError{Code: ExitNotDurable, Err: closeErr}
 	case w.failure != nil:
 		return errors.Join(w.failure, closeErr)
 	}
 	w.log.Info("stopped: everything that was read is durable", append(w.loaded(), zap.Duration("took", time.Since(begun)))...)
+	return nil
+}
+
+// open lists the sources that were not durable, all of them.
+func open(err error) []string {
+	if e, ok := errors.AsType[*sink.NotDurableError](err); ok {
+		return e.Sources
+	}
 	return nil
 }
 

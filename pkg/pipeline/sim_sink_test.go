@@ -226,3 +226,50 @@ func TestSimRestartsThatFailDifferently(t *testing.T) {
 		require.Equal(t, s.ends(), s.committed())
 	})
 }
+
+// A measure more is another program: refused before the table is touched, said once and without doubled names; with PROGRAM_CHANGE=continue
+// the column is added and counting goes on.
+func TestSimMeasureAdded(t *testing.T) {
+	simulate(t, simOptions{}, func(t *testing.T, s *sim) {
+		w := s.worker("w")
+		s.produce(200)
+		s.exact(time.Minute)
+		w.stop(0)
+		more := "AGGREGATE_MEASURES=uv=distinct(user_id),pv=count,amount=sum(amount,2),least=min(amount,2),most=max(amount,2),visits=count"
+		columns := func() int {
+			_, rows, err := s.rocks.Query("DESC dau.daily")
+			require.NoError(t, err)
+			return len(rows)
+		}
+		before := columns()
+		w = s.worker("more", more)
+		require.Equal(t, ExitCheckpoint, w.wait(time.Minute))
+		require.ErrorContains(t, w.err, "PROGRAM_CHANGE=continue")
+		require.Equal(t, before, columns())
+
+		// The column is there already: the partitions refuse, each naming itself once.
+		require.NoError(t, s.rocks.Exec("ALTER TABLE dau.daily ADD COLUMN visits BIGINT MAX NOT NULL DEFAULT '0'"))
+		w = s.worker("added", more)
+		require.Equal(t, ExitCheckpoint, w.wait(time.Minute))
+		require.ErrorContains(t, w.err, "AGGREGATE_*")
+		require.Equal(t, 1, strings.Count(w.err.Error(), simTopic+"/0: ")+strings.Count(w.err.Error(), simTopic+"/1: ")+
+			strings.Count(w.err.Error(), simTopic+"/2: ")+strings.Count(w.err.Error(), simTopic+"/3: "), "%v", w.err)
+		require.NoError(t, s.rocks.Exec("ALTER TABLE dau.daily DROP COLUMN visits"))
+
+		w = s.worker("continues", more, "PROGRAM_CHANGE=continue")
+		s.produce(200)
+		s.exact(2 * time.Minute)
+		require.Equal(t, before+1, columns())
+		w.stop(0)
+	})
+}
+
+// What a start says of a table it cannot use names the table once.
+func TestSimTableIsNamedOnce(t *testing.T) {
+	simulate(t, simOptions{}, func(t *testing.T, s *sim) {
+		require.NoError(t, s.rocks.Exec("CREATE TABLE dau.daily (dt DATE NOT NULL, pv BIGINT) DUPLICATE KEY(dt) DISTRIBUTED BY HASH(dt)"))
+		w := s.worker("w")
+		require.Equal(t, ExitTable, w.wait(time.Minute))
+		require.Equal(t, 1, strings.Count(w.err.Error(), "table dau.daily"), "%v", w.err)
+	})
+}

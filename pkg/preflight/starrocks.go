@@ -36,6 +36,8 @@ type rocksTry struct {
 	addrs []string
 	// exists says that the table is there.
 	exists bool
+	// toCome says that the database is missing and the first start creates it.
+	toCome bool
 }
 
 func (t *rocksTry) open(addrs ...string) (*starrocks.DB, error) {
@@ -90,6 +92,12 @@ func (t *rocksTry) database(ctx context.Context) {
 	switch {
 	case err != nil:
 		t.fail(line, t.cfg.sql(err))
+	case name == "" && t.cfg.Mode == starrocks.ModeCreate:
+		t.toCome = true
+		t.add(Warn, line, fault{
+			cause:  "it does not exist (or this user may not see it); the first start creates it, the table and the view, for which the user needs CREATE DATABASE on the catalog",
+			remedy: "CREATE DATABASE " + t.cfg.Database + " yourself if the user may not, or correct STARROCKS_DATABASE",
+		})
 	case name == "":
 		t.fail(line, fault{cause: "it does not exist (or this user may not see it)", remedy: "CREATE DATABASE " + t.cfg.Database + ", correct STARROCKS_DATABASE, or " + t.cfg.grant()})
 	default:
@@ -181,7 +189,10 @@ func (t *rocksTry) fronts(ctx context.Context) {
 		if f != nil && f.ungranted && !t.exists && t.cfg.Mode == starrocks.ModeCreate {
 			f, a.detail = nil, "logged in; whether it takes loads shows when the table is there"
 		}
-		if f == nil {
+		switch {
+		case f == nil && t.toCome:
+			a.detail = "sends loads to " + node + ", which answers; whether it knows labels shows when the database is there"
+		case f == nil:
 			f = t.labels(ctx, front)
 		}
 		a.fault = f

@@ -25,7 +25,7 @@ var (
 type NotDurableError struct {
 	// Labels are those under which the open batches were tried, if any.
 	Labels []string
-	// Sources are those of the open batches, with the next offset that was not reached.
+	// Sources are those of the open batches, with the next offset that was not reached. The text names the first ones only.
 	Sources []string
 	// Last is the last failure of the load in flight, nil if there was none.
 	Last error
@@ -33,10 +33,14 @@ type NotDurableError struct {
 	Cause error
 }
 
-// Error lists labels and sources.
+// Error lists labels and the first sources: a worker may have hundreds.
 func (e *NotDurableError) Error() string {
+	const shown = 3
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d sources %v: %s", len(e.Sources), ErrNotDurable, strings.Join(e.Sources, ", "))
+	fmt.Fprintf(&b, "%d sources %v: %s", len(e.Sources), ErrNotDurable, strings.Join(e.Sources[:min(shown, len(e.Sources))], ", "))
+	if more := len(e.Sources) - shown; more > 0 {
+		fmt.Fprintf(&b, " and %d more", more)
+	}
 	if len(e.Labels) > 0 {
 		fmt.Fprintf(&b, " (labels %s)", strings.Join(e.Labels, ", "))
 	}

@@ -33,6 +33,7 @@ func TestNotDurableErrorSaysEverything(t *testing.T) {
 	require.ErrorIs(t, err, ErrNotDurable)
 	require.ErrorIs(t, err, last)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.EqualError(t, &NotDurableError{Sources: []string{"a", "b", "c", "d", "e"}}, "5 sources not known to be durable: a, b, c and 2 more")
 	require.EqualError(t, &NotDurableError{Sources: []string{"a"}}, "1 sources not known to be durable: a")
 }
 

@@ -148,6 +148,8 @@ type TableConfig struct {
 	Measures              []aggregate.Measure
 	// Buckets, Replication and RetentionDays shape a table that is created; 0 leaves the choice to the server.
 	Buckets, Replication, RetentionDays int
+	// BeforeAlter is asked before columns are added; its error ends the attempt with the table as it was. Nil allows it.
+	BeforeAlter func(ctx context.Context) error
 	// StatementTimeout bounds every statement. Default 10 s.
 	StatementTimeout time.Duration
 	// AlterTimeout bounds the wait for one alter job, AlterPoll is how often it is looked at. Defaults 10 min and 1 s.

@@ -31,6 +31,11 @@ func (t *Table) ensure(ctx context.Context) error {
 	}
 	items, missing := t.compare(f)
 	if len(missing) > 0 && len(missing) == len(items) {
+		if t.cfg.BeforeAlter != nil {
+			if err := t.cfg.BeforeAlter(ctx); err != nil {
+				return err
+			}
+		}
 		if items, err = t.addColumns(ctx); err != nil {
 			return err
 		}
