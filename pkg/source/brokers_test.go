@@ -257,3 +257,64 @@ func TestPartitionWithoutALeader(t *testing.T) {
 		})
 	}
 }
+
+// Four of twelve brokers say nothing more, and the cluster forgets them: whichever broker the client would ask next, it finds out soon who
+// leads now. Several worlds, since the client asks in random order.
+func TestForgottenBrokersHoldNothingUp(t *testing.T) {
+	for _, mode := range []string{dropped, silent} {
+		for range 6 {
+			t.Run(mode, func(t *testing.T) { forgottenBrokers(t, mode) })
+		}
+	}
+}
+
+func forgottenBrokers(t *testing.T, mode string) {
+	const partitions = 24
+	ports := make([]int, 12)
+	for i := range ports {
+		ports[i] = 9092 + i
+	}
+	inBubble(t, partitions, func(t *testing.T, w *world) {
+		w.epochEnds(keepsAll)
+		f := &faultyNet{w: w, gone: map[string]string{}}
+		all := make([]int32, partitions)
+		for i := range all {
+			all[i] = int32(i)
+			require.NoError(t, w.kafka.MoveTopicPartition(topic, int32(i), int32(i%12)))
+		}
+		m := w.join(func(c *Config, _ *notes) { c.Security = []kgo.Opt{kgo.Dialer(f.dial)} })
+		defer m.leave()
+		w.produce(topic, 1, all...)
+		read := func(n int64) bool {
+			for _, p := range all {
+				if m.notes.at(part(p)) < n {
+					return false
+				}
+			}
+			return true
+		}
+		w.eventually(20*time.Second, "all read", func() bool { return read(1) })
+		coordinator := w.kafka.CoordinatorFor(group)
+		var dead []int32
+		for n := int32(0); len(dead) < 4; n++ {
+			if n != coordinator {
+				dead = append(dead, n)
+			}
+		}
+		for _, n := range dead {
+			f.set(mode, fmt.Sprintf("127.0.0.1:%d", 9092+n), fmt.Sprintf("localhost:%d", 9092+n))
+		}
+		time.Sleep(7 * time.Second) // the client has noticed
+		for _, n := range dead {
+			require.NoError(t, w.kafka.RemoveNode(n)) // others lead
+		}
+		elected := time.Now()
+		w.produce(topic, 1, all...)
+		w.eventually(time.Minute, "all read on", func() bool { return read(2) })
+		took := time.Since(elected)
+		t.Logf("%s: all partitions read %s after the election", mode, took)
+		require.LessOrEqual(t, took, 10*time.Second)
+		_, lost := m.notes.gone()
+		require.Empty(t, lost)
+	}, kfake.NumBrokers(12), kfake.Ports(ports...))
+}

@@ -46,6 +46,7 @@ func (s *Source) poll(ctx context.Context, sess *session) (reason string, delive
 		wait = s.applyStarts(sess.client)
 		s.retry(ctx)
 		s.watch(ctx)
+		s.lookAround(ctx, sess)
 		sess.forget()
 		s.packing.fit(sess.client, s.cfg)
 		sess.client.AllowRebalance()

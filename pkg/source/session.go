@@ -26,6 +26,8 @@ type session struct {
 	// mu guards failing: the brokers whose trouble was said, and when they last failed. A leaf lock.
 	mu      sync.Mutex
 	failing map[brokerKey]time.Time
+
+	around around
 }
 
 func newSession(s *Source, cancel context.CancelFunc) *session {
@@ -281,6 +283,7 @@ func (sess *session) OnBrokerRead(meta kgo.BrokerMetadata, key int16, _ int, _, 
 	switch {
 	case key != int16(kmsg.Fetch):
 	case err == nil:
+		sess.around.clear(meta.NodeID)
 		sess.over(brokerKey{addr: address(meta)})
 	default:
 		sess.leaderFailed(meta, err)
@@ -296,6 +299,7 @@ func (sess *session) leaderFailed(meta kgo.BrokerMetadata, err error) {
 	if meta.NodeID < 0 || errors.Is(err, context.Canceled) || errors.Is(err, net.ErrClosed) {
 		return
 	}
+	sess.around.suspect(meta.NodeID)
 	sess.broken(brokerKey{addr: address(meta)}, Event{Kind: EventLeader, Err: fmt.Errorf("broker %d at %s: %w", meta.NodeID, address(meta), err)})
 }
 
