@@ -10,7 +10,9 @@ import (
 const (
 	// gcMaxPercent halves the CPU of the fetch path, whose live heap is small, for about 25 MB (DESIGN §8).
 	gcMaxPercent = 400
-	gcMinPercent = 50
+	// gcMinPercent keeps a full buffer of the default size, and what is needed beside it, within BUFFER_MAX_BYTES + 150 MiB. It costs little:
+	// with a full buffer nothing is read, and id sets hold few pointers.
+	gcMinPercent = 15
 	// gcHeadroom is how much garbage may wait whatever the live heap: with much of it live, 400 percent of that would be memory for nothing,
 	// since what costs is the number of collections per byte allocated.
 	gcHeadroom = 48 << 20

@@ -54,7 +54,7 @@ func (p *pressure) look(all []*owner) {
 		delta += v.deltaBytes
 		keys += v.keys
 	}
-	total += p.w.flusher.Bytes()
+	total += p.w.flusher.Bytes() + p.w.flusher.BodyBytes()
 	p.w.metrics.buffer.Set(float64(total))
 	p.w.metrics.keys.Set(float64(keys))
 	p.w.found.SetAssigned(len(all))

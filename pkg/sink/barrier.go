@@ -170,6 +170,13 @@ func (f *Flusher) Bytes() int64 {
 	return f.q.bytes
 }
 
+// BodyBytes is the length of the body of the load in flight, which is held beside the rows that Bytes counts; 0 if there is none.
+func (f *Flusher) BodyBytes() int64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return int64(f.report.inFlight.Bytes)
+}
+
 // SourceBytes is Bytes of one source.
 func (f *Flusher) SourceBytes(source string) int64 {
 	f.mu.Lock()

@@ -92,8 +92,8 @@ func TestOutageThatMergingCarries(t *testing.T) {
 		}
 	}
 	o.finish()
-	t.Logf("%.0f s away at %.0f records/s (before: %d read): peak RSS %.0f MiB (buffer %d MiB); %d load(s) caught up with %d records %.1f s after the return",
-		back.Sub(begun).Seconds(), float64(during.read-before.read)/back.Sub(begun).Seconds(), before.read, o.peakMiB(), buffer/mebibyte, caught, during.read-before.read, took.Seconds())
+	t.Logf("%.0f s away at %.0f records/s (before: %d read): peak RSS %.0f MiB while away and %.0f MiB in all (buffer %d MiB); %d load(s) caught up with %d records %.1f s after the return",
+		back.Sub(begun).Seconds(), float64(during.read-before.read)/back.Sub(begun).Seconds(), before.read, o.past, o.peakMiB(), buffer/mebibyte, caught, during.read-before.read, took.Seconds())
 }
 
 // StarRocks is away while ever new users come: nothing can be merged, so reading pauses when the buffer is full, memory stays in its
@@ -152,8 +152,8 @@ func TestOutageThatFillsTheBuffer(t *testing.T) {
 	require.LessOrEqual(t, took, backWithin)
 	require.NoError(t, o.stop())
 	o.finish()
-	t.Logf("%.0f s away: paused after %.1f s and %d records, peak RSS %.0f MiB (buffer %d MiB); reading again %.1f s after the return, %d records in all",
-		back.Sub(begun).Seconds(), full.Sub(begun).Seconds(), during.read, o.peakMiB(), buffer/mebibyte, took.Seconds(), o.feed.total())
+	t.Logf("%.0f s away: paused after %.1f s and %d records, peak RSS %.0f MiB while away and %.0f MiB in all (buffer %d MiB); reading again %.1f s after the return, %d records in all",
+		back.Sub(begun).Seconds(), full.Sub(begun).Seconds(), during.read, o.past, o.peakMiB(), buffer/mebibyte, took.Seconds(), o.feed.total())
 }
 
 // outage is a worker that is fed, and a StarRocks that goes away.
@@ -164,6 +164,7 @@ type outage struct {
 	feed *feed
 	read atomic.Int64 // as last scraped
 	peak float64      // bytes
+	past float64      // peak when StarRocks came back
 	max  float64
 	halt context.CancelFunc
 	done chan error
@@ -295,6 +296,7 @@ func (o *outage) goAway(step int) {
 
 func (o *outage) back() {
 	o.t.Helper()
+	o.past = o.peakMiB()
 	o.r.rocks.Heal()
 	require.NoError(o.t, o.r.rocks.StartFE(1))
 	require.NoError(o.t, o.r.rocks.StartBE())
