@@ -13,11 +13,13 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
+	"go.opentelemetry.io/otel/attribute"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
 	"rollcall/config"
 	"rollcall/pkg/pipeline"
+	"rollcall/pkg/tracing"
 )
 
 // buildVersion is set by the linker (-X main.buildVersion=…).
@@ -61,7 +63,11 @@ func (runCmd) Run() error {
 	}
 	reg := prometheus.NewRegistry()
 	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	w, err := pipeline.New(pipeline.Options{Config: cfg, Log: log, Registry: reg, Version: version(), ReadFile: os.ReadFile})
+	traces := tracing.New(os.Getenv, tracing.Service{Version: version(), Instance: cfg.Worker, Attributes: []attribute.KeyValue{
+		attribute.String("messaging.consumer.group.name", cfg.Kafka.Group), attribute.String("db.collection.name", cfg.StarRocks.Database+"."+cfg.StarRocks.Table),
+	}}, log.Named("tracing"))
+	defer traces.Shutdown()
+	w, err := pipeline.New(pipeline.Options{Config: cfg, Log: log, Registry: reg, Version: version(), ReadFile: os.ReadFile, Tracer: traces.Tracer()})
 	if err != nil {
 		return err
 	}

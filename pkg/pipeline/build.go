@@ -269,7 +269,7 @@ func (p *parts) assemble(ctx context.Context, opt limits, first *discovery.Snaps
 	w.flusher, err = sink.New(sink.Config{
 		Interval: cfg.Load.FlushInterval, MaxBytes: opt.flushMax(), LabelPrefix: prefix, Measures: p.program.Measures(),
 		Seal: w.owners.sealAll, Hold: p.table.Unfit, AttemptTimeout: cfg.Load.Timeout + 6*time.Second, PollLimit: cfg.Load.Timeout,
-		Log: opt.Log.Named("sink"), Metrics: sink.NewMetrics(opt.Registry, starrocks.Reasons()...),
+		Log: opt.Log.Named("sink"), Metrics: sink.NewMetrics(opt.Registry, starrocks.Reasons()...), Tracer: opt.Tracer,
 	}, p.client)
 	if err != nil {
 		return nil, exitf(ExitSettings, "load settings: %w", err)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
 	"go.uber.org/zap"
 
 	"rollcall/config"
@@ -28,6 +29,8 @@ type Options struct {
 	ReadFile func(string) ([]byte, error)
 	// Dial connects to Kafka and StarRocks; nil: a plain net.Dialer. For tests on a virtual network.
 	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
+	// Tracer makes spans of loads and restores; nil while traces are off.
+	Tracer trace.Tracer
 	// Listen opens the HTTP port; nil: net.Listen.
 	Listen func(network, addr string) (net.Listener, error)
 }

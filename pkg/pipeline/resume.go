@@ -7,6 +7,8 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
 	"go.uber.org/zap"
 
 	"rollcall/pkg/aggregate"
@@ -51,6 +53,7 @@ func (o *owner) resume(ctx context.Context, cause resumeCause) bool {
 		o.w.source.Resume(o.p, o.gen, pauseQueue)
 	}
 	a := &asking{cause: cause, waits: checkpoint.NewWaits(o.w.opt.Config.Load.Timeout)}
+	defer func() { o.traceRestore(begun, a) }()
 	for ; ctx.Err() == nil; a.tries++ {
 		wait, done := o.ask(ctx, a)
 		if done {
@@ -62,6 +65,23 @@ func (o *owner) resume(ctx context.Context, cause resumeCause) bool {
 		}
 	}
 	return false
+}
+
+// traceRestore makes the span of a resume that has ended.
+func (o *owner) traceRestore(begun time.Time, a *asking) {
+	if o.w.opt.Tracer == nil {
+		return
+	}
+	v := o.view.Load()
+	_, span := o.w.opt.Tracer.Start(context.Background(), "restore", trace.WithTimestamp(begun), trace.WithAttributes(
+		attribute.String("messaging.destination.name", o.p.Topic), attribute.Int("messaging.destination.partition.id", int(o.p.Partition)),
+		attribute.Int64("messaging.kafka.offset", v.position), attribute.Int("rollcall.restore.tries", a.tries+1), attribute.Int("rollcall.restore.keys", v.keys),
+		attribute.String("rollcall.restore.state", string(v.state)),
+	))
+	if a.saidErr != "" {
+		span.SetAttributes(attribute.String("rollcall.restore.last_error", a.saidErr))
+	}
+	span.End()
 }
 
 // pause waits for d, with jitter, and reports false if ctx was done first.

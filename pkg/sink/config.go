@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
 	"go.uber.org/zap"
 
 	"rollcall/pkg/aggregate"
@@ -45,6 +46,8 @@ type Config struct {
 	Log *zap.Logger
 	// Metrics may be nil.
 	Metrics *Metrics
+	// Tracer makes a span per load; nil while traces are off.
+	Tracer trace.Tracer
 }
 
 // validate reports every problem at once and fills the defaults in.

@@ -234,16 +234,18 @@ func (r *runner) start(ctx context.Context) {
 	if !due && !hurry {
 		return
 	}
+	var sealed time.Time
 	if seal {
+		sealed = now
 		sctx, cancel := context.WithTimeout(ctx, r.cfg.SealTimeout)
 		r.cfg.Seal(sctx)
 		cancel()
 	}
-	r.compose(ctx)
+	r.compose(ctx, sealed)
 }
 
-// compose makes a load of what may be sent and starts it.
-func (r *runner) compose(ctx context.Context) {
+// compose makes a load of what may be sent and starts it. sealed is when the seal before it began, zero if there was none.
+func (r *runner) compose(ctx context.Context, sealed time.Time) {
 	now := time.Now()
 	ld := &load{since: now}
 	r.locked(func() {
@@ -259,6 +261,13 @@ func (r *runner) compose(ctx context.Context) {
 	go func() {
 		res := loadResult{err: errExited}
 		defer func() { r.loads <- res }()
+		begun := sealed
+		if begun.IsZero() {
+			begun = now
+		}
+		ctx, span := r.span(ctx, "load", begun)
+		r.traceSeal(ctx, sealed, now)
+		defer func() { traceLoad(span, ld, res) }()
 		if err := guard(func() error { res = r.runLoad(ctx, ld); return nil }); err != nil {
 			res = loadResult{err: err}
 		}

@@ -191,7 +191,9 @@ func (f *Flusher) deliver(ctx context.Context, ld *load) (Reply, bool) {
 			return Reply{}, false
 		}
 		start := time.Now()
-		rep := f.attempt(ctx, ld)
+		actx, span := f.span(ctx, "attempt", start)
+		rep := f.attempt(actx, ld)
+		traceAttempt(span, ld.label, rep)
 		f.metrics.duration.Observe(time.Since(start).Seconds())
 		if rep.Outcome == OutcomeDone && f.countsMatch(ld, &rep) {
 			f.mu.Lock()
@@ -295,7 +297,9 @@ func (f *Flusher) resolve(ctx context.Context, label string, rep Reply) Reply {
 
 // ask asks for a label's state and counts the answer.
 func (f *Flusher) ask(ctx context.Context, label string) (LabelState, error) {
+	ctx, span := f.span(ctx, "label state", time.Now())
 	state, err := f.target.State(ctx, label)
+	traceState(span, state, err)
 	if err != nil {
 		f.metrics.states.WithLabelValues(string(stateError)).Inc()
 		return "", err

@@ -7,11 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"sync"
-	"time"
 
-	awssdk "github.com/aws/aws-sdk-go-v2/aws"
-	awsconfig "github.com/aws/aws-sdk-go-v2/config"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/sasl"
 	"github.com/twmb/franz-go/pkg/sasl/aws"
@@ -152,40 +148,4 @@ func (c SecurityConfig) mechanism() (sasl.Mechanism, error) {
 	}
 	return nil, fmt.Errorf("mechanism %q: want one of %s, %s, %s, %s, %s", c.Mechanism,
 		MechanismPlain, MechanismScramSHA256, MechanismScramSHA512, MechanismOAuthBearer, MechanismAWSMSKIAM)
-}
-
-// awsChain asks the AWS SDK's chain of providers, which keeps credentials until shortly before their end. A failed attempt is not kept.
-type awsChain struct {
-	mu       sync.Mutex
-	provider awssdk.CredentialsProvider
-}
-
-// awsTimeout bounds one look-up: the chain may try an instance metadata service that is not there.
-const awsTimeout = 10 * time.Second
-
-func (a *awsChain) keys(ctx context.Context) (AWSKeys, error) {
-	ctx, cancel := context.WithTimeout(ctx, awsTimeout)
-	defer cancel()
-	provider, err := a.load(ctx)
-	if err != nil {
-		return AWSKeys{}, err
-	}
-	c, err := provider.Retrieve(ctx)
-	if err != nil {
-		return AWSKeys{}, fmt.Errorf("AWS credentials chain: %w", err)
-	}
-	return AWSKeys{AccessKey: c.AccessKeyID, SecretKey: c.SecretAccessKey, SessionToken: c.SessionToken}, nil
-}
-
-func (a *awsChain) load(ctx context.Context) (awssdk.CredentialsProvider, error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.provider == nil {
-		conf, err := awsconfig.LoadDefaultConfig(ctx)
-		if err != nil {
-			return nil, fmt.Errorf("AWS configuration: %w", err)
-		}
-		a.provider = conf.Credentials
-	}
-	return a.provider, nil
 }

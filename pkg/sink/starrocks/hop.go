@@ -201,7 +201,7 @@ func (c *Client) redirect(from *url.URL, a *answer) (*url.URL, error) {
 }
 
 // hop makes one request on a connection of its own. A limit above 0 bounds the server's silence until it asks for the body or answers.
-func (c *Client) hop(ctx context.Context, u *url.URL, req *request, limit time.Duration) (*answer, error) {
+func (c *Client) hop(ctx context.Context, u *url.URL, req *request, limit time.Duration) (a *answer, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	if limit > 0 {
@@ -224,6 +224,8 @@ func (c *Client) hop(ctx context.Context, u *url.URL, req *request, limit time.D
 		r.Body, r.ContentLength = body, int64(len(req.body))
 		r.Header.Set("Expect", "100-continue")
 	}
+	span := startHop(ctx, r)
+	defer func() { endHop(span, a, err) }()
 	resp, err := c.transport.RoundTrip(r)
 	if err != nil {
 		if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
@@ -232,7 +234,7 @@ func (c *Client) hop(ctx context.Context, u *url.URL, req *request, limit time.D
 		return nil, fmt.Errorf("%s %s: %w", req.method, u.Host, err)
 	}
 	defer func() { _ = resp.Body.Close() }() // nothing more is wanted of it
-	a := &answer{status: resp.StatusCode, header: resp.Header, from: u.Host, sent: req.sent.Load()}
+	a = &answer{status: resp.StatusCode, header: resp.Header, from: u.Host, sent: req.sent.Load()}
 	a.body, a.readErr = io.ReadAll(io.LimitReader(resp.Body, c.cfg.MaxResponse+1))
 	if int64(len(a.body)) > c.cfg.MaxResponse {
 		a.readErr = fmt.Errorf("longer than %d bytes", c.cfg.MaxResponse)
