@@ -17,8 +17,20 @@ import (
 //   - a worker that still runs: equal, once its last load is answered;
 //   - one that ended with everything durable: equal (its last line has the number, since no scrape can come after it);
 //   - one that was killed, or gave up with a load open: at most as much, since StarRocks may have taken what it never heard of.
+//
+// And a label names one body: what was sent again under it was the same, byte for byte.
 func (r *rig) ledger(p *workerproc.Process, name string) {
 	r.t.Helper()
+	bodies := map[string]string{}
+	for _, l := range r.rocks.Loads() {
+		if l.SHA256 == "" {
+			continue // it never came completely
+		}
+		if first, again := bodies[l.Label]; again {
+			require.Equal(r.t, first, l.SHA256, "label %s", l.Label)
+		}
+		bodies[l.Label] = l.SHA256
+	}
 	final, last := map[string]int64{}, map[string]int64{}
 	for line := range strings.Lines(p.Tail(256 << 20)) {
 		var e struct {
