@@ -101,6 +101,15 @@ shows what is in effect and where it came from.
 		}
 		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", name, cell(fallback), cell(strings.ReplaceAll(allowed, "<", `\<`)), cell(code(s.Doc)))
 	}
+	b.WriteString(`
+## Traces
+
+Off unless OpenTelemetry's standard variables ask for them: ` + "`OTEL_EXPORTER_OTLP_ENDPOINT`" + ` (a collector's port for HTTP, as
+` + "`http://otel-collector:4318`" + `) or ` + "`OTEL_TRACES_EXPORTER=otlp`" + `. Then every load is a span, in it its seal, its attempts with each hop of HTTP, and the questions
+for a label's state; every restore is one as well. Only ` + "`http/protobuf`" + ` is spoken. ` + "`OTEL_EXPORTER_OTLP_HEADERS`, `_TIMEOUT`, `_CERTIFICATE`" + `, their
+` + "`_TRACES_`" + ` forms, ` + "`OTEL_SERVICE_NAME`, `OTEL_RESOURCE_ATTRIBUTES`, `OTEL_TRACES_SAMPLER`, `OTEL_BSP_*` and `OTEL_SDK_DISABLED`" + ` mean what
+OpenTelemetry's specification says. Wrong ones leave traces off with a line in the log and stop nothing.
+`)
 	_, err := io.WriteString(w, b.String())
 	return err
 }
