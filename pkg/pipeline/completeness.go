@@ -13,13 +13,18 @@ import (
 	"rollcall/pkg/source"
 )
 
-const completeEvery = 5 * time.Second
+const (
+	completeEvery = 5 * time.Second
+	// completeSilent is the pause while no broker answers: each question costs a connection attempt to every leader.
+	completeSilent = 30 * time.Second
+)
 
 // completeness is how far each assigned partition is durable in time. The loop writes, status and metrics read.
 type completeness struct {
 	mu    sync.Mutex
 	until map[source.Partition]time.Time
-	all   time.Time // up to when everything assigned was complete when there last was an assignment
+	loss  map[string]bool // topics whose time to data loss is exported
+	all   time.Time       // up to when everything assigned was complete when there last was an assignment
 }
 
 func (c *completeness) get(p source.Partition) time.Time {
@@ -43,7 +48,7 @@ func (w *worker) completenessLoop(ctx context.Context, beats *admin.Heartbeats) 
 			return
 		case now := <-tick.C:
 			all := w.owners.all()
-			if !now.Before(next) {
+			if !now.Before(next) && (!w.member.silent() || now.Sub(next) >= completeSilent-completeEvery) {
 				next = now.Add(completeEvery)
 				cctx, cancel := context.WithTimeout(ctx, completeEvery)
 				err := w.checkComplete(cctx, all)
@@ -112,11 +117,15 @@ func (c *completeness) export(w *worker, all []*owner) {
 	defer c.mu.Unlock()
 	mine := make(map[source.Partition]bool, len(all))
 	oldest := time.Time{}
+	byTopic := map[string]time.Time{}
 	for _, o := range all {
 		mine[o.p] = true
 		t, ok := c.until[o.p]
 		if ok {
 			w.metrics.complete.WithLabelValues(o.p.Topic, strconv.Itoa(int(o.p.Partition))).Set(float64(t.UnixMilli()) / 1000)
+			if least, ok := byTopic[o.p.Topic]; !ok || t.Before(least) {
+				byTopic[o.p.Topic] = t
+			}
 		} else {
 			t = o.assigned
 		}
@@ -130,6 +139,7 @@ func (c *completeness) export(w *worker, all []*owner) {
 			w.metrics.forget(p)
 		}
 	}
+	c.exportLoss(w, byTopic)
 	_, lost := w.groupLost.get()
 	switch {
 	case len(all) > 0:

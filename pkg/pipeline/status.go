@@ -144,7 +144,8 @@ func (w *worker) readyKafka() []admin.Reason {
 		out = append(out, admin.Reason{Check: "kafka", Reason: "joining the group", Since: w.started})
 	}
 	d := w.discovery.Status()
-	if d.FailedRounds >= w.opt.Config.Discovery.BreakerFailures {
+	// Discovery waits with its breaker open when brokers are back, and where it alone fails nothing that exists is left unread.
+	if d.FailedRounds >= w.opt.Config.Discovery.BreakerFailures && w.member.silent() {
 		out = append(out, admin.Reason{Check: "discovery", Reason: "no broker answers: " + d.LastError, Since: d.LastSuccess})
 	}
 	return out

@@ -47,7 +47,8 @@ func (s *Source) options(ctx context.Context, sess *session) []kgo.Opt {
 		kgo.ClientID(c.ClientID),
 		kgo.DialTimeout(3 * time.Second),
 		kgo.RequestTimeoutOverhead(5 * time.Second),
-		kgo.RetryBackoffFn(func(n int) time.Duration { return backoff(n, 100*time.Millisecond, 2*time.Second) }),
+		// The limit keeps a cluster that is away from being dialled more than once per second and broker: several loops try on their own.
+		kgo.RetryBackoffFn(func(n int) time.Duration { return backoff(n, 100*time.Millisecond, 4*time.Second) }),
 		kgo.MetadataMinAge(500 * time.Millisecond),
 		kgo.MetadataMaxAge(time.Minute),
 		kgo.ConnIdleTimeout(time.Minute),
