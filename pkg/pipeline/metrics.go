@@ -27,6 +27,7 @@ type Metrics struct {
 	overlap         *prometheus.GaugeVec
 	complete        *prometheus.GaugeVec
 	freshness       prometheus.Gauge
+	loss, retention *prometheus.GaugeVec
 }
 
 // NewMetrics registers the package's metrics with reg (nil: unregistered, for tests).
@@ -82,6 +83,14 @@ func NewMetrics(reg prometheus.Registerer, measures []aggregate.Measure) *Metric
 			Name: "rollcall_freshness_seconds",
 			Help: "Now minus the smallest complete-until of the assigned partitions; 0 without partitions, unless the group session is lost: then it grows on.",
 		}),
+		loss: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "rollcall_time_to_data_loss_seconds",
+			Help: "How long the oldest record of the assigned partitions that is not durable will still be in its topic, by its time and retention.ms. Absent if records stay for ever or retention may not be read. Retention by size may take it sooner.",
+		}, []string{"topic"}),
+		retention: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "rollcall_topic_retention_seconds",
+			Help: "For how long a topic keeps its records (retention.ms); absent as rollcall_time_to_data_loss_seconds.",
+		}, []string{"topic"}),
 	}
 	for _, me := range measures {
 		if me.Field != "" {
@@ -94,7 +103,7 @@ func NewMetrics(reg prometheus.Registerer, measures []aggregate.Measure) *Metric
 	m.read = &together{vecs: []prometheus.Collector{m.records, m.events}}
 	if reg != nil {
 		reg.MustRegister(m.read, m.bytes, m.reread, m.skipped, m.withoutValue, m.dimensions, m.saturated, m.folded, m.keys,
-			m.sealDuration, m.restoreDuration, m.buffer, m.overlap, m.complete, m.freshness)
+			m.sealDuration, m.restoreDuration, m.buffer, m.overlap, m.complete, m.freshness, m.loss, m.retention)
 	}
 	return m
 }

@@ -281,6 +281,7 @@ func (r *Worker) work(ctx context.Context, w *worker) error {
 	loads.Go(func() { w.commits.Run(loadCtx) })
 	fromStart.Go(func() { w.pressureLoop(aux, r.beats) })
 	fromStart.Go(func() { w.completenessLoop(aux, r.beats) })
+	fromStart.Go(func() { w.retentionLoop(aux, r.beats) })
 	fromStart.Go(func() { r.readyLoop(aux) })
 	fromStart.Go(func() { w.overlapLoop(aux) })
 	fromStart.Go(func() { w.totalsLoop(aux) })

@@ -38,6 +38,7 @@ type worker struct {
 	bounded       *bounded // nil unless KAFKA_STOP is set
 	recreated     recreations
 	complete      completeness
+	retention     retention
 	totals        *totals
 	backlog       *backlog
 	background    context.Context // ends with the run
