@@ -45,14 +45,19 @@ func freshAndComplete() []panel {
 			steps: []threshold{{1, "red"}},
 		},
 		{
-			kind: graph, title: "Delay", unit: "s", width: 12, runbook: "rollcalldelayed",
+			kind: graph, title: "Delay", unit: "s", width: 6, runbook: "rollcalldelayed",
 			description: "How old the oldest record is that is not durable, per group. Falling means that it catches up.",
 			queries:     []query{{`rollcall:freshness_seconds:max{METRICS}`, "{{group}} {{job}}"}},
 		},
 		{
-			kind: graph, title: "Delay of the ten worst partitions", unit: "s", width: 12, runbook: "rollcallpartitionstuck",
+			kind: graph, title: "Delay of the ten worst partitions", unit: "s", width: 6, runbook: "rollcallpartitionstuck",
 			description: "Now minus complete-until of single partitions.",
 			queries:     []query{{`topk(10, time() - min by (topic, partition) (rollcall_complete_until_timestamp_seconds{TOPICS}))`, "{{topic}}/{{partition}}"}},
+		},
+		{
+			kind: graph, title: "Time to data loss", unit: "s", width: 12, runbook: "rollcalldatalossnear",
+			description: "How long the oldest record that is not durable will still be in its topic, by retention.ms. Flat at the retention is well; empty: records stay for ever, or retention may not be read.",
+			queries:     []query{{`min by (topic) (rollcall_time_to_data_loss_seconds{TOPICS})`, "{{topic}}"}, {`max by (topic) (rollcall_topic_retention_seconds{TOPICS})`, "retention of {{topic}}"}},
 		},
 		{
 			kind: graph, title: "What becomes of records", unit: "ops", width: 12, stack: true, runbook: "rollcallbadrecords",
