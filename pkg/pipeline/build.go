@@ -118,6 +118,19 @@ func securityOptions(opt limits) ([]kgo.Opt, error) {
 	return opts, nil
 }
 
+// principal is who the worker logs in as, for messages: an operator has to know whose password or ACL to look at. Empty where the settings
+// do not say, as with a token or a client certificate.
+func principal(s config.SASL) string {
+	switch {
+	case s.Mechanism == "":
+		return ""
+	case s.Username != "":
+		return s.Username
+	default:
+		return s.AWSAccessKeyID // an id, not a secret
+	}
+}
+
 func discoveryConfig(opt limits, p *parts) discovery.Config {
 	k, d := opt.Config.Kafka, opt.Config.Discovery
 	return discovery.Config{
@@ -244,7 +257,7 @@ func (p *parts) assemble(ctx context.Context, opt limits, first *discovery.Snaps
 	w.source, err = source.New(source.Config{
 		Seeds: seeds, Group: k.Group, Topics: k.Topics.Names, Pattern: k.Topics.Pattern, Exclude: excludes(k.TopicsExclude, false),
 		Protocol: k.GroupProtocol, SessionTimeout: k.Session, InstanceID: k.InstanceID, Isolation: k.Isolation,
-		ClientID: "rollcall-" + cfg.Worker, Security: p.security, Log: opt.Log.Named("source"), Metrics: source.NewMetrics(opt.Registry), Pace: w.backlog.pace,
+		ClientID: "rollcall-" + cfg.Worker, Security: p.security, Principal: principal(cfg.KafkaSASL), Log: opt.Log.Named("source"), Metrics: source.NewMetrics(opt.Registry), Pace: w.backlog.pace,
 		Hooks: func() []kgo.Hook {
 			return []kgo.Hook{&w.member, kprom.NewMetrics("rollcall_kafka", kprom.Registerer(client), kprom.Gatherer(opt.Registry))}
 		},

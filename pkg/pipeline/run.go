@@ -160,7 +160,11 @@ func (r *Worker) start(ctx context.Context) (*discovery.Snapshot, error) {
 	wg.Go(func() {
 		s, err := r.parts.discovery.First(begun)
 		if err != nil {
-			stop(&ExitError{Code: ExitSource, Err: fmt.Errorf("kafka: %w", err)})
+			who := ""
+			if as := principal(r.opt.Config.KafkaSASL); as != "" && errors.Is(err, discovery.ErrDenied) {
+				who = " as " + as
+			}
+			stop(&ExitError{Code: ExitSource, Err: fmt.Errorf("kafka%s: %w", who, err)})
 			return
 		}
 		snap = s

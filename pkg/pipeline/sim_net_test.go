@@ -17,6 +17,7 @@ type simNet struct {
 	mu    sync.Mutex
 	modes map[string]netMode // by port
 	conns map[net.Conn]simConn
+	dials map[string]int // attempts, by port
 }
 
 type netMode int
@@ -30,7 +31,7 @@ const (
 type simConn struct{ who, port string }
 
 func newSimNet() *simNet {
-	return &simNet{modes: map[string]netMode{}, conns: map[net.Conn]simConn{}}
+	return &simNet{modes: map[string]netMode{}, conns: map[net.Conn]simConn{}, dials: map[string]int{}}
 }
 
 // dialer is the view of who.
@@ -39,6 +40,7 @@ func (n *simNet) dialer(who string) func(context.Context, string, string) (net.C
 		_, port, _ := net.SplitHostPort(addr)
 		n.mu.Lock()
 		mode := max(n.modes[port], n.modes[who])
+		n.dials[port]++
 		n.mu.Unlock()
 		switch mode {
 		case netRefuse:
@@ -90,6 +92,16 @@ func (n *simNet) set(mode netMode, names ...string) {
 	for _, c := range cut {
 		_ = c.Close()
 	}
+}
+
+// dialled is how often ports were dialled so far.
+func (n *simNet) dialled(ports ...string) (total int) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, p := range ports {
+		total += n.dials[p]
+	}
+	return total
 }
 
 func kafkaPorts() []string { return []string{"9092", "9093"} }

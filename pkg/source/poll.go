@@ -95,6 +95,9 @@ func (s *Source) fetchError(ctx context.Context, p Partition, class pollClass, e
 	case classTopicID:
 		s.trouble(p, EventUnknownTopicID, -1, err)
 	case classDenied:
+		if as := s.cfg.Principal; as != "" {
+			err = fmt.Errorf("as %s: %w", as, err)
+		}
 		s.trouble(p, EventDenied, -1, err)
 	case classStuck:
 		to := int64(-1)

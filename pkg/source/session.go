@@ -7,6 +7,7 @@ import (
 	"net"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -28,10 +29,29 @@ type session struct {
 	failing map[brokerKey]time.Time
 
 	around around
+	// heard is when a broker last answered anything, Unix ns; at first, when the client was made.
+	heard atomic.Int64
 }
 
 func newSession(s *Source, cancel context.CancelFunc) *session {
-	return &session{source: s, cancel: cancel, failing: make(map[brokerKey]time.Time)}
+	sess := &session{source: s, cancel: cancel, failing: make(map[brokerKey]time.Time)}
+	sess.heard.Store(time.Now().UnixNano())
+	return sess
+}
+
+const (
+	retriesBase, retriesLimit = 100 * time.Millisecond, 4 * time.Second
+	// awayAfter is how long no broker may answer before all count as away.
+	awayAfter = 3 * time.Second
+)
+
+// retryBackoff is how long the client waits after the nth failure in a row. Several loops of the client count on their own and begin anew
+// with every request; while no broker answers at all, each waits the whole limit, or brokers would be dialled more than once a second.
+func (sess *session) retryBackoff(n int) time.Duration {
+	if time.Since(time.Unix(0, sess.heard.Load())) > awayAfter {
+		n = 30
+	}
+	return backoff(n, retriesBase, retriesLimit)
 }
 
 // The option set of the consumer: short limits so that a broker that is gone costs seconds, not minutes.
@@ -47,8 +67,7 @@ func (s *Source) options(ctx context.Context, sess *session) []kgo.Opt {
 		kgo.ClientID(c.ClientID),
 		kgo.DialTimeout(3 * time.Second),
 		kgo.RequestTimeoutOverhead(5 * time.Second),
-		// The limit keeps a cluster that is away from being dialled more than once per second and broker: several loops try on their own.
-		kgo.RetryBackoffFn(func(n int) time.Duration { return backoff(n, 100*time.Millisecond, 4*time.Second) }),
+		kgo.RetryBackoffFn(sess.retryBackoff),
 		kgo.MetadataMinAge(500 * time.Millisecond),
 		kgo.MetadataMaxAge(time.Minute),
 		kgo.ConnIdleTimeout(time.Minute),
@@ -279,8 +298,11 @@ func (sess *session) OnBrokerConnect(meta kgo.BrokerMetadata, _ time.Duration, _
 	}
 }
 
-// OnBrokerRead implements kgo.HookBrokerRead: a fetch that was answered, or was not.
+// OnBrokerRead implements kgo.HookBrokerRead: a broker that answers, a fetch that was answered, or was not.
 func (sess *session) OnBrokerRead(meta kgo.BrokerMetadata, key int16, _ int, _, _ time.Duration, err error) {
+	if err == nil {
+		sess.heard.Store(time.Now().UnixNano())
+	}
 	switch {
 	case key != int16(kmsg.Fetch):
 	case err == nil:
