@@ -230,6 +230,13 @@ func TestSimStopWhileDiscoveryHangs(t *testing.T) {
 // Credentials that are refused at the start end it with what was refused, and to whom.
 func TestSimLoginRefusedAtStart(t *testing.T) {
 	simulate(t, simOptions{kafka: []kfake.Opt{kfake.EnableSASL(), kfake.Superuser("PLAIN", "counter", "right")}}, func(t *testing.T, s *sim) {
+		// As Kafka answers; kfake closes the connection.
+		s.kafka.ControlKey(int16(kmsg.SASLAuthenticate), func(kreq kmsg.Request) (kmsg.Response, error, bool) {
+			s.kafka.KeepControl()
+			resp := kreq.ResponseKind().(*kmsg.SASLAuthenticateResponse)
+			resp.ErrorCode, resp.ErrorMessage = kerr.SaslAuthenticationFailed.Code, kmsg.StringPtr("wrong password")
+			return resp, nil, true
+		})
 		w := s.worker("w", "KAFKA_SASL_MECHANISM=PLAIN", "KAFKA_SASL_USERNAME=counter", "KAFKA_SASL_PASSWORD=wrong")
 		require.Equal(t, ExitSource, w.wait(30*time.Second), "%v", w.err)
 		require.ErrorContains(t, w.err, "kafka as counter: ")
