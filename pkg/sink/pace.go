@@ -6,12 +6,14 @@ import (
 )
 
 const (
-	widestFactor  = 10
-	widest        = 5 * time.Minute
-	limitFloor    = 4 << 10
-	limitMemory   = time.Hour
-	backoffStep   = time.Second
-	backoffMax    = 10 * time.Second
+	widestFactor = 10
+	widest       = 5 * time.Minute
+	limitFloor   = 4 << 10
+	limitMemory  = time.Hour
+	backoffStep  = time.Second
+	backoffMax   = 10 * time.Second
+	// transientMax leaves room for jitter and for the attempt itself in the 10 s after which a worker goes on once StarRocks is back.
+	transientMax  = 8 * time.Second
 	permanentMax  = 30 * time.Second
 	refusedWait   = 9 * time.Second
 	closingMax    = 5 * time.Second
@@ -92,9 +94,9 @@ func wait(class Class, n int, retryAfter time.Duration) time.Duration {
 			d = refusedWait
 		}
 	case ClassTransient:
-		d = min(d, backoffMax)
+		d = min(d, transientMax)
 	default:
-		d = min(d, backoffMax)
+		d = min(d, transientMax)
 	}
 	return max(jitter(d), min(retryAfter, retryAfterMax))
 }

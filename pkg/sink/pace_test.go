@@ -69,7 +69,7 @@ func TestWaits(t *testing.T) {
 	}{
 		"first":                      {ClassTransient, 1, 0, time.Second},
 		"grows":                      {ClassTransient, 4, 0, 4 * time.Second},
-		"to ten seconds":             {ClassTransient, 400, 0, 10 * time.Second},
+		"to eight seconds":           {ClassTransient, 400, 0, 8 * time.Second},
 		"overload waits longer":      {ClassOverload, 4, 0, 8 * time.Second},
 		"overload at most":           {ClassOverload, 400, 0, 30 * time.Second},
 		"permanent at most":          {ClassPermanent, 400, 0, 30 * time.Second},
@@ -77,7 +77,7 @@ func TestWaits(t *testing.T) {
 		"refused: then slowly":       {ClassRefused, 2, 0, 9 * time.Second},
 		"the server's own word":      {ClassTransient, 1, 20 * time.Second, 20 * time.Second},
 		"but not for hours":          {ClassTransient, 1, 20 * time.Hour, 5 * time.Minute},
-		"unknown class":              {Class(99), 20, 0, 10 * time.Second},
+		"unknown class":              {Class(99), 20, 0, 8 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for range 50 {
