@@ -138,8 +138,8 @@ func TestHeadline(t *testing.T) {
 		{Status{Partitions: one, CompleteUntil: at(19, 59, 58), TimeZone: "Asia/Shanghai"}, nil, "Today's DAU is complete up to 03:59:58; no partition is behind"},
 		{Status{Partitions: one, CompleteUntil: at(14, 3, 10), TimeZone: "Asia/Shanghai"}, nil, "DAU is complete up to 2026-01-30 22:03:10 only; no partition is behind"},
 		{Status{Partitions: one, CompleteUntil: at(14, 3, 10), TimeZone: "Mars/Olympus"}, nil, "Today's DAU is complete up to 14:03:10; no partition is behind"},
-		{Status{Partitions: one}, []Reason{{Reason: "no FE answers"}}, "Nothing is known to be complete yet. Not ready: no FE answers"},
-		{Status{}, []Reason{{Reason: "no FE answers"}, {}, {}}, "Idle: no partition is assigned to this worker. Not ready: no FE answers (and 2 more)"},
+		{Status{Partitions: one}, []Reason{{Check: "sink", Reason: "no FE answers"}}, "Nothing is known to be complete yet. Not ready: sink"},
+		{Status{}, []Reason{{Check: "sink"}, {Check: "restore"}, {Check: "sink"}}, "Idle: no partition is assigned to this worker. Not ready: sink, restore"},
 	} {
 		require.Equal(t, c.want, c.status.finish(now, c.reasons).Headline)
 	}

@@ -3,6 +3,7 @@ package admin
 import (
 	"context"
 	"net/http/httptest"
+	"os"
 	"os/exec"
 	"testing"
 	"time"
@@ -14,6 +15,9 @@ import (
 func TestPageInChromium(t *testing.T) {
 	chromium, err := exec.LookPath("chromium")
 	if err != nil {
+		if os.Getenv("ROLLCALL_REQUIRE_CHROMIUM") == "1" {
+			t.Fatal("ROLLCALL_REQUIRE_CHROMIUM=1 and there is no chromium: apt-get install chromium")
+		}
 		t.Skip("no chromium in PATH; apt-get install chromium to run this test")
 	}
 	if testing.Short() {
@@ -30,6 +34,7 @@ func TestPageInChromium(t *testing.T) {
 				Partitions: []Partition{
 					{Topic: "events", Partition: 7, State: "paused", Paused: []string{"buffer"}, Lag: 12345, Since: time.Now().Add(-time.Hour)},
 					{Topic: "events", Partition: 3, State: "running", Lag: -1},
+					{Topic: "events", Partition: 9, State: "stopped", Paused: []string{"stopped"}, Problem: "retention took records", Since: time.Now().Add(-time.Hour)},
 				},
 				Loads:    Loads{LastError: "connection refused", BufferBytes: 90 << 20, BufferLimit: 100 << 20},
 				Table:    Table{Name: "dw.dau", State: "different", Difference: "uv is BIGINT"},
@@ -47,9 +52,8 @@ func TestPageInChromium(t *testing.T) {
 	require.NoError(t, err)
 	shown := string(dom)
 	for _, want := range []string{
-		"Nothing is known to be complete yet. Not ready: &lt;img src=x",
-		"discovery: breaker open",
-		"paused for 60 min: buffer", "12,345", "1 running, 1 paused", "2026-01-30: 4,711", "90.0 MiB of 100 MiB (90 %)", "uv is BIGINT", "connection refused",
+		"Nothing is known to be complete yet. Not ready: sink, discovery", "sink: &lt;img src=x", "discovery: breaker open",
+		"paused for 60 min: buffer", "12,345", "1 running, 1 paused, 1 stopped", "stopped for 60 min: retention took records", `data-label="Log end"`, "2026-01-30: 4,711", "90.0 MiB of 100 MiB (90 %)", "uv is BIGINT", "connection refused",
 		"✗ rollcall pod-1",
 	} {
 		require.Contains(t, shown, want)

@@ -63,6 +63,8 @@ type Partition struct {
 	// Paused says why the partition is not read, one word per reason:
 	// restore, buffer, deadletter, leader, …
 	Paused []string `json:"paused"`
+	// PausedSince is when the oldest of these reasons came.
+	PausedSince time.Time `json:"paused_since,omitzero"`
 	// Problem is a sentence for people if the partition needs one.
 	Problem string `json:"problem,omitempty"`
 	// Position is the next offset to count, Committed the group's, LogEnd the
@@ -185,11 +187,14 @@ func headline(s Status) string {
 		}
 	}
 	text := strings.Join(parts, "; ")
-	if len(s.Reasons) > 0 {
-		text += ". Not ready: " + s.Reasons[0].Reason
-		if more := len(s.Reasons) - 1; more > 0 {
-			text += fmt.Sprintf(" (and %d more)", more)
+	var failing []string
+	for _, r := range s.Reasons { // their sentences stand below it
+		if !slices.Contains(failing, r.Check) {
+			failing = append(failing, r.Check)
 		}
+	}
+	if len(failing) > 0 {
+		text += ". Not ready: " + strings.Join(failing, ", ")
 	}
 	return text
 }

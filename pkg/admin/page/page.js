@@ -58,7 +58,7 @@ function header(s, c) {
   document.querySelector("header").className = tone;
   $("headline").textContent = s.headline;
   $("who").textContent = [s.worker, s.version, s.started && "up " + c.age(s.started), "days in " + (s.time_zone || "UTC")].filter(Boolean).join(" · ");
-  $("reasons").hidden = s.reasons.length < 2;
+  $("reasons").hidden = s.reasons.length === 0;
   $("reasons").replaceChildren(...s.reasons.map((r) => element("li", r.check + ": " + r.reason + (r.since ? " (for " + c.age(r.since) + ")" : ""))));
   document.title = (s.ready ? "" : "✗ ") + "rollcall " + s.worker;
 }
@@ -73,9 +73,10 @@ function partitions(s, c) {
   const summary = [...states].map(([state, n]) => n + " " + state).join(", ");
   $("partitions-summary").textContent = list.length === 0 ? "None assigned to this worker." : summary + "; " + count(lag) + " records of lag.";
   $("partitions").hidden = list.length === 0;
+  const labels = [...$("partitions").tHead.rows[0].cells].map((cell) => cell.textContent);
   $("partitions").tBodies[0].replaceChildren(...list.map((p) => {
     const row = element("tr"), fine = p.state === "running" && !p.problem;
-    const why = [p.paused.join(", "), p.problem].filter(Boolean).join("; ");
+    const why = [p.paused.filter((word) => word !== p.state).join(", "), p.problem].filter(Boolean).join("; ");
     const state = p.state + (!fine && p.since ? " for " + c.age(p.since) : "") + (why ? ": " + why : "");
     row.append(
       element("td", p.topic + "/" + p.partition),
@@ -83,6 +84,7 @@ function partitions(s, c) {
       element("td", count(p.lag), "n"), element("td", c.at(p.complete_until)), element("td", c.at(p.watermark)),
       element("td", count(p.position), "n"), element("td", count(p.committed), "n"), element("td", count(p.log_end), "n"),
       element("td", p.history || "–", "dim"));
+    [...row.cells].forEach((cell, i) => { cell.dataset.label = labels[i]; }); // a narrow page has no head of the table
     return row;
   }));
 }
