@@ -3,6 +3,7 @@ package pipeline
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 
 	"go.uber.org/zap"
@@ -13,7 +14,16 @@ import (
 )
 
 // firstStarts serialises the resolving of first starts within this worker; between workers only the owner of partition 0 does it.
-type firstStarts struct{ mu sync.Mutex }
+type firstStarts struct {
+	mu   sync.Mutex
+	said sync.Map // topics whose wait is in the log: one line for all partitions
+}
+
+// says reports whether nobody has said of the topic that its first start is waited for.
+func (f *firstStarts) says(topic string) bool {
+	_, before := f.said.LoadOrStore(topic, true)
+	return !before
+}
 
 // resolveFirstStart fixes where every partition of a topic that nobody has begun starts, and commits that before anyone counts
 // (DESIGN §4). o owns partition 0. A partition that has a commit is never resolved again, whatever became of an earlier try.
@@ -39,7 +49,11 @@ func (w *worker) resolveFirstStart(ctx context.Context, o *owner, topicID, stand
 		topicID = standIn
 	}
 	bounds, err := w.source.Bounds(ctx, open)
-	if err != nil {
+	if w.fromTheBeginning() && len(bounds) > 0 {
+		// A partition without a leader need not hold up the others: without a commit, in a topic that has any, it counts as added later and
+		// starts at its beginning as well.
+		open = slices.DeleteFunc(open, func(p source.Partition) bool { _, ok := bounds[p]; return !ok })
+	} else if err != nil {
 		return fmt.Errorf("resolve the start of %s: %w", o.p.Topic, err)
 	}
 	starts, err := w.startOffsets(ctx, open, bounds)
@@ -57,6 +71,12 @@ func (w *worker) resolveFirstStart(ctx context.Context, o *owner, topicID, stand
 	w.log.Info("first start of the topic: start of every partition committed", zap.String("topic", o.p.Topic),
 		zap.String("mode", w.opt.Config.Kafka.Start.Mode), zap.Int("partitions", len(commits)))
 	return nil
+}
+
+// fromTheBeginning reports whether KAFKA_START begins every partition at its beginning. Other starts must be fixed for all partitions at once.
+func (w *worker) fromTheBeginning() bool {
+	mode := w.opt.Config.Kafka.Start.Mode
+	return mode == config.ModeEarliest || mode == config.ModeGroup
 }
 
 // startOffsets applies KAFKA_START to partitions without commit and rows.

@@ -242,3 +242,49 @@ func TestSimLoginRefusedAtStart(t *testing.T) {
 		require.ErrorContains(t, w.err, "kafka as counter: ")
 	})
 }
+
+// One of four partitions has no leader for a while, from the start or later: the worker runs and is ready, the others are read and fresh data
+// of theirs shows, the gauges and the status page say which one waits and since when, and it is read soon after it has a leader again.
+func TestSimPartitionWithoutALeader(t *testing.T) {
+	for _, when := range []string{"from the start", "later"} {
+		t.Run(when, func(t *testing.T) {
+			simulate(t, simOptions{}, func(t *testing.T, s *sim) {
+				s.produce(100)
+				leaderless := func() {
+					s.fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Metadata}, Topic: simTopic, Partitions: []int32{1}, Err: kerr.LeaderNotAvailable})
+					s.fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Fetch, kmsg.ListOffsets}, Topic: simTopic, Partitions: []int32{1}, Err: kerr.NotLeaderForPartition})
+				}
+				var w *simWorker
+				if when == "later" {
+					w = s.worker("w")
+					s.exact(time.Minute)
+					leaderless()
+				} else {
+					leaderless()
+					w = s.worker("w")
+				}
+				time.Sleep(30 * time.Second)
+				read := w.metrics().sum("rollcall_source_records_total", "partition", "2")
+				s.produce(30, 0, 2, 3) // a producer would wait for the leader of 1
+				time.Sleep(30 * time.Second)
+				m := w.identity()
+				require.InDelta(t, read+10, m.sum("rollcall_source_records_total", "partition", "2"), 0.1, "others are read")
+				for state, n := range map[string]float64{"known": 4, "assigned": 4, "leaderless": 1, "missing": 0, "gone": 0} {
+					require.InDelta(t, n, m.sum("rollcall_discovery_partitions", "state", state), 0.1, state)
+				}
+				w.live()
+				s.healKafka()
+				healed := time.Now()
+				s.produce(10, 1)
+				s.exact(15 * time.Second)
+				t.Logf("%s: exact %s after the partition had a leader again", when, time.Since(healed))
+				s.ready(15*time.Second, w)
+				s.eventually(30*time.Second, "said", func() bool {
+					return w.metrics().sum("rollcall_discovery_partitions", "state", "leaderless") == 0
+				})
+				w.stop(0)
+				require.Equal(t, s.ends(), s.committed())
+			})
+		})
+	}
+}

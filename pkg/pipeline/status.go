@@ -250,6 +250,11 @@ func (w *worker) describe(s *admin.Status) {
 			Paused: slices.Sorted(maps.Keys(sp.Paused)), Position: v.position, Committed: w.commits.committed(o.p),
 			LogEnd: -1, Lag: -1, CompleteUntil: until,
 		}
+		for _, since := range sp.Paused {
+			if p.PausedSince.IsZero() || since.Before(p.PausedSince) {
+				p.PausedSince = since
+			}
+		}
 		if sp.Stable >= 0 {
 			p.LogEnd = w.endOf(source.Bounds{High: sp.High, Stable: sp.Stable})
 			p.Lag = max(0, p.LogEnd-v.position)

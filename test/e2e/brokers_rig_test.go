@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"sync"
@@ -165,11 +166,11 @@ func statusOf(ctx context.Context, p *workerproc.Process) (g glance, err error) 
 // owns it, and by worker, as soon as it owns partitions. What it says is late by one look at most.
 type watch struct {
 	ends func() map[int32]int64
-	ps   map[string]*workerproc.Process
 	quit chan struct{}
 	done chan struct{}
 
 	mu      sync.Mutex
+	ps      map[string]*workerproc.Process
 	at      map[int32]int64 // position by partition
 	waits   map[int32]time.Time
 	worst   map[int32]time.Duration
@@ -183,13 +184,20 @@ const lookEvery = 50 * time.Millisecond
 // watch begins to look. ends is asked for what there is to read.
 func (r *rig) watch(ends func() map[int32]int64, ps map[string]*workerproc.Process) *watch {
 	w := &watch{
-		ends: ends, ps: ps, quit: make(chan struct{}), done: make(chan struct{}),
+		ends: ends, ps: maps.Clone(ps), quit: make(chan struct{}), done: make(chan struct{}),
 		at: map[int32]int64{}, byName: map[string]map[int32]int64{},
 	}
 	w.forget()
 	go w.run()
 	r.t.Cleanup(w.stop)
 	return w
+}
+
+// add watches one more worker.
+func (w *watch) add(name string, p *workerproc.Process) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.ps[name] = p
 }
 
 // forget begins anew: gaps so far, those under way too, do not count.
@@ -225,7 +233,10 @@ func (w *watch) run() {
 func (w *watch) step() {
 	ends := w.ends()
 	seen := map[string]map[int32]int64{}
-	for name, p := range w.ps {
+	w.mu.Lock()
+	ps := maps.Clone(w.ps)
+	w.mu.Unlock()
+	for name, p := range ps {
 		g, err := statusOf(context.Background(), p)
 		if err != nil {
 			continue // it does not run just now
@@ -264,7 +275,7 @@ func (w *watch) step() {
 	for p, end := range ends {
 		w.worst[p] = max(w.worst[p], track(w.waits, p, end > w.at[p], moved[p], now))
 	}
-	for name := range w.ps {
+	for name := range ps {
 		if seen[name] == nil {
 			delete(w.idle, name)
 		}

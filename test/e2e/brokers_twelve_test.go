@@ -186,7 +186,8 @@ func TestRollingReplacementOfAllBrokers(t *testing.T) {
 	var second *workerproc.Process
 	for n := range int32(3) {
 		if n == 2 { // one of the three named is left
-			second = r.worker("second", "KAFKA_BROKERS="+old[0]+","+old[1]+","+old[2])
+			second = r.worker("second")
+			w.add("second", second)
 			require.NoError(t, second.Start())
 			r.ready(second)
 		}
@@ -200,6 +201,7 @@ func TestRollingReplacementOfAllBrokers(t *testing.T) {
 		require.NotContains(t, f.Addrs(), a)
 	}
 	third := r.worker("third", "KAFKA_BROKERS="+old[0]+","+f.Addrs()[0])
+	w.add("third", third)
 	require.NoError(t, third.Start())
 	r.ready(third)
 	time.Sleep(2 * time.Second)
