@@ -59,7 +59,7 @@ func (runCmd) Run() error {
 	}
 	defer func() { _ = log.Sync() }()
 	for _, w := range cfg.Warnings {
-		log.Warn("settings: " + w)
+		log.Warn("a setting is probably not what is meant", zap.String("remark", w))
 	}
 	reg := prometheus.NewRegistry()
 	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))

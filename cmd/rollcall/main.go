@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"slices"
 	"syscall"
 
 	"github.com/alecthomas/kong"
@@ -39,12 +40,12 @@ func run(args []string, stdout, stderr io.Writer) (code int) {
 	helped := false
 	parser, err := kong.New(&cli{}, kong.Name("rollcall"), kong.Writers(stdout, stderr), kong.Exit(func(int) { helped = true }),
 		kong.Description("Exact daily active users from Kafka into StarRocks. Settings are environment variables: docs/settings.md, or rollcall config --markdown, lists them."),
-		kong.BindTo(stdout, (*io.Writer)(nil)), kong.Vars{"version": version()})
+		kong.BindTo(stdout, (*io.Writer)(nil)))
 	if err != nil {
 		fmt.Fprintf(stderr, "rollcall: %v\n", err)
 		return pipeline.ExitBug
 	}
-	ctx, err := parser.Parse(args)
+	ctx, err := parser.Parse(spelled(args))
 	if helped {
 		return pipeline.ExitOK
 	}
@@ -61,6 +62,20 @@ func run(args []string, stdout, stderr io.Writer) (code int) {
 		return pipeline.ExitCode(err)
 	}
 	return pipeline.ExitOK
+}
+
+// spelled takes other programs' spellings of help and version for ours.
+func spelled(args []string) []string {
+	if len(args) == 0 {
+		return args
+	}
+	switch args[0] {
+	case "help", "-help", "-?":
+		return append(slices.Clone(args[1:]), "--help")
+	case "--version", "-version", "-v", "-V":
+		return []string{"version"}
+	}
+	return args
 }
 
 // signals returns a context that ends at the first SIGTERM or SIGINT; abort is called at the second.

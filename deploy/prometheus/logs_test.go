@@ -18,7 +18,7 @@ func logLines(t *testing.T) map[string]string {
 	t.Helper()
 	out := map[string]string{}
 	fset := token.NewFileSet()
-	err := filepath.WalkDir("../../pkg", func(path string, d fs.DirEntry, err error) error {
+	look := func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
 			return err
 		}
@@ -48,7 +48,9 @@ func logLines(t *testing.T) map[string]string {
 			return true
 		})
 		return nil
-	})
-	require.NoError(t, err)
+	}
+	for _, dir := range []string{"../../pkg", "../../cmd/rollcall"} {
+		require.NoError(t, filepath.WalkDir(dir, look))
+	}
 	return out
 }

@@ -92,7 +92,6 @@ func (s *Server) Run(ctx context.Context) error {
 	if err := s.Listen(ctx); err != nil {
 		return err
 	}
-	s.log.Info("admin server listens", zap.String("addr", s.Addr()))
 	served := make(chan error, 1)
 	go func() { served <- s.http.Serve(s.listener) }()
 	select {

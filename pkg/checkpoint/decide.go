@@ -239,7 +239,7 @@ func (r *resumer) firstStart() Decision {
 	case r.in.Partition == 0:
 		d.Action, d.Message = ResolveFirstStart, "first start of the topic: resolving where every partition begins"
 	default:
-		d.Action, d.Message = AwaitFirstStart, "first start of the topic: waiting for the owner of partition 0 to commit where this one begins"
+		d.Action, d.Message = AwaitFirstStart, "first start of the topic: waiting for the owner of partition 0 to commit where all begin"
 	}
 	return d
 }

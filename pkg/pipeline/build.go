@@ -246,6 +246,7 @@ func (p *parts) assemble(ctx context.Context, opt limits, first *discovery.Snaps
 		opt: opt, log: opt.Log, program: p.program, metrics: NewMetrics(opt.Registry, p.program.Measures()),
 		discovery: p.discovery, store: p.store, table: p.table, background: ctx, failed: make(chan struct{}),
 		letterMetrics: deadletter.NewMetrics(opt.Registry, reasons()), started: time.Now(), totals: newTotals(), backlog: newBacklog(),
+		noValues: newNoValues(opt.Log, p.program.Measures()),
 	}
 	if opt.bounded() {
 		w.bounded = &bounded{ends: map[source.Partition]int64{}}
@@ -257,7 +258,7 @@ func (p *parts) assemble(ctx context.Context, opt limits, first *discovery.Snaps
 	w.source, err = source.New(source.Config{
 		Seeds: seeds, Group: k.Group, Topics: k.Topics.Names, Pattern: k.Topics.Pattern, Exclude: excludes(k.TopicsExclude, false),
 		Protocol: k.GroupProtocol, SessionTimeout: k.Session, InstanceID: k.InstanceID, Isolation: k.Isolation,
-		ClientID: "rollcall-" + cfg.Worker, Security: p.security, Principal: principal(cfg.KafkaSASL), Log: opt.Log.Named("source"), Metrics: source.NewMetrics(opt.Registry), Pace: w.backlog.pace,
+		ClientID: "rollcall-" + cfg.Worker, Security: p.security, Principal: principal(cfg.KafkaSASL), Log: opt.Log.Named("source"), Metrics: source.NewMetrics(opt.Registry, pauseReasons()...), Pace: w.backlog.pace,
 		Hooks: func() []kgo.Hook {
 			return []kgo.Hook{&w.member, kprom.NewMetrics("rollcall_kafka", kprom.Registerer(client), kprom.Gatherer(opt.Registry))}
 		},

@@ -20,7 +20,7 @@ import (
 func WriteMetricsMarkdown(out io.Writer) error {
 	c := &catalogue{}
 	NewMetrics(c, nil)
-	source.NewMetrics(c)
+	source.NewMetrics(c, pauseReasons()...)
 	discovery.NewMetrics(c)
 	sink.NewMetrics(c)
 	starrocks.NewMetrics(c)

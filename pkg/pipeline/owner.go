@@ -26,6 +26,11 @@ const (
 	pauseStopped     = "stopped"     // the partition was stopped (ratio of bad records, retention gap) or has reached KAFKA_STOP
 )
 
+// pauseReasons lists them, for metrics that begin at 0.
+func pauseReasons() []string {
+	return []string{pauseQueue, pauseBuffer, pauseShare, pauseDeadLetters, pauseStopped}
+}
+
 // owner is one assigned partition: a goroutine that restores its totals, applies its chunks and seals batches. The aggregator and
 // everything under "goroutine" is touched by that goroutine only.
 type owner struct {
@@ -305,6 +310,7 @@ func (o *owner) count(t *tally) {
 	o.w.metrics.reread.Add(float64(t.outcomes[aggregate.Reread]))
 	stats := o.agg.TakeStats()
 	o.w.metrics.countStats(o.w.program, stats)
+	o.w.noValues.note(o.w.program.Measures(), int64(t.outcomes[aggregate.Counted]), stats.WithoutValue)
 	if stats.Panic != "" {
 		o.log.Error("a record made the decoder panic; it is counted as bad: please report this bug", zap.String("panic", stats.Panic))
 	}

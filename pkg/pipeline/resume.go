@@ -139,6 +139,7 @@ func (o *owner) ask(ctx context.Context, a *asking) (wait time.Duration, done bo
 		}
 		return 0, false
 	case checkpoint.AwaitFirstStart:
+		o.setState(stateRestoring, d.Message)
 		return askFirst, false
 	case checkpoint.StopPartition:
 		o.halt(errors.New(d.Message))
@@ -155,6 +156,9 @@ func (o *owner) say(a *asking, d checkpoint.Decision) {
 		return
 	}
 	a.saidLine = d.Line
+	if d.Action == checkpoint.AwaitFirstStart && !o.w.firstStart.says(o.p.Topic) {
+		return
+	}
 	fields := []zap.Field{zap.String("action", d.Action.String()), zap.String("rule", d.Line)}
 	if d.Action == checkpoint.Continue || d.Action == checkpoint.NewHistory {
 		fields = append(fields, zap.Int64("offset", d.Position), zap.String("history", d.History.String()))

@@ -287,6 +287,9 @@ func (r *Worker) work(ctx context.Context, w *worker) error {
 	fromStart.Go(func() { w.completenessLoop(aux, r.beats) })
 	fromStart.Go(func() { w.retentionLoop(aux, r.beats) })
 	fromStart.Go(func() { r.readyLoop(aux) })
+	if reason := w.nothingMatches(); reason != "" {
+		w.log.Warn("no topic matches the pattern; waiting for one", zap.String("reason", reason))
+	}
 	fromStart.Go(func() { w.overlapLoop(aux) })
 	fromStart.Go(func() { w.totalsLoop(aux) })
 	fromStart.Go(func() { _ = w.table.Run(aux) })

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -258,5 +259,54 @@ func TestSimPortInUse(t *testing.T) {
 		w := s.worker("w")
 		require.Equal(t, ExitSettings, w.wait(time.Second))
 		require.ErrorContains(t, w.err, "HTTP_ADDR")
+	})
+}
+
+// A pattern that matches nothing is said in the log, by readiness and so on the page; a topic that appears is read.
+func TestSimPatternMatchesNothing(t *testing.T) {
+	simulate(t, simOptions{noTopic: true}, func(t *testing.T, s *sim) {
+		s.settings["KAFKA_TOPICS"], s.settings["KAFKA_TOPICS_EXCLUDE"] = "/event.*/", simDead
+		w := s.worker("w")
+		s.eventually(time.Minute, "the worker says what it waits for", func() bool {
+			code, body := w.get("/readyz")
+			return code == http.StatusServiceUnavailable && strings.Contains(body, "matches KAFKA_TOPICS (^(?:event.*)$)")
+		})
+		require.Len(t, w.reasons(), 1)
+		require.Equal(t, 1, w.logs.count("no topic matches the pattern; waiting for one"))
+		_, err := kadm.NewClient(s.prod).CreateTopic(t.Context(), 2, 1, nil, simTopic)
+		require.NoError(t, err)
+		s.produce(100, 0, 1)
+		s.ready(2*time.Minute, w)
+		s.exact(time.Minute)
+		w.stop(0)
+	})
+}
+
+// Every partition waits for the first start of its topic and one line says so.
+func TestSimFirstStartIsSaidOnce(t *testing.T) {
+	simulate(t, simOptions{partitions: 32}, func(t *testing.T, s *sim) {
+		w := s.worker("w")
+		s.ready(time.Minute, w)
+		require.LessOrEqual(t, w.logs.count("first start of the topic: waiting"), 1)
+		require.Equal(t, 1, w.logs.count("first start of the topic: start of every partition committed"))
+		for _, reason := range pauseReasons() {
+			require.True(t, w.metrics().has("rollcall_source_paused", "reason", reason), reason)
+		}
+		w.stop(0)
+	})
+}
+
+// A measure whose field is in no event is said once, and one that has values is not.
+func TestSimMeasureWithoutValues(t *testing.T) {
+	simulate(t, simOptions{}, func(t *testing.T, s *sim) {
+		s.settings["AGGREGATE_MEASURES"] = "pv=count,uv=distinct(user_id),paid=sum(amuont)"
+		w := s.worker("w")
+		s.ready(time.Minute, w)
+		s.produce(3 * noValueAfter)
+		s.eventually(time.Minute, "the log says it", func() bool { return w.logs.has("no event so far has a value for a measure", "amuont") })
+		s.produce(3 * noValueAfter)
+		time.Sleep(time.Minute)
+		require.Equal(t, 1, w.logs.count("no event so far has a value for a measure"))
+		w.stop(0)
 	})
 }

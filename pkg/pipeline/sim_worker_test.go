@@ -198,6 +198,13 @@ next:
 	return total
 }
 
+// has reports whether a series is there, whatever its value.
+func (s scrape) has(name, label, value string) bool {
+	return slices.ContainsFunc(s[name].GetMetric(), func(m *dto.Metric) bool {
+		return slices.ContainsFunc(m.GetLabel(), func(l *dto.LabelPair) bool { return l.GetName() == label && l.GetValue() == value })
+	})
+}
+
 // logBook keeps a worker's log.
 type logBook struct {
 	mu    sync.Mutex

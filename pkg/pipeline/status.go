@@ -134,7 +134,9 @@ func (w *worker) readyKafka() []admin.Reason {
 	if since, err := w.groupLost.get(); err != nil && time.Since(since) > joinGrace {
 		out = append(out, admin.Reason{Check: "kafka", Reason: "the group session is lost, joining again: " + err.Error(), Since: since})
 	}
-	if !w.owners.hasJoined() && time.Since(w.started) > joinGrace {
+	if reason := w.nothingMatches(); reason != "" {
+		out = append(out, admin.Reason{Check: "kafka", Reason: reason, Since: w.started})
+	} else if !w.owners.hasJoined() && time.Since(w.started) > joinGrace {
 		reason := "the group has given no assignment yet"
 		if s := w.source.Status(); s.LastError != "" {
 			reason += ": " + s.LastError

@@ -55,6 +55,15 @@ func (w *worker) topics() map[string][]int32 {
 	return out
 }
 
+// nothingMatches says that KAFKA_TOPICS is a pattern that no known topic matches, empty if it is not so.
+func (w *worker) nothingMatches() string {
+	k := w.opt.Config.Kafka
+	if k.Topics.Pattern == nil || len(w.topics()) > 0 {
+		return ""
+	}
+	return fmt.Sprintf("no topic that this user may see matches KAFKA_TOPICS (%s), those of KAFKA_TOPICS_EXCLUDE left out; one that appears is read", k.Topics.Pattern)
+}
+
 // changed is discovery's callback, from its goroutine. It informs the source and never stops it.
 func (w *worker) changed(c discovery.Change) {
 	if c.BrokersChanged {

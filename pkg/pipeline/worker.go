@@ -40,6 +40,7 @@ type worker struct {
 	complete      completeness
 	retention     retention
 	totals        *totals
+	noValues      *noValues
 	backlog       *backlog
 	background    context.Context // ends with the run
 	found         *discovery.Metrics

@@ -21,8 +21,9 @@ const (
 	commitRefused = "refused"
 )
 
-// NewMetrics registers the source's metrics with reg; a nil reg leaves them unregistered, for tests.
-func NewMetrics(reg prometheus.Registerer) *Metrics {
+// NewMetrics registers the source's metrics with reg; a nil reg leaves them unregistered, for tests. reasons are those for which callers will
+// pause partitions: they begin at 0, as the source's own do.
+func NewMetrics(reg prometheus.Registerer, reasons ...string) *Metrics {
 	m := &Metrics{
 		lag: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "rollcall_source_lag_records",
@@ -44,7 +45,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	for _, r := range []string{commitOK, commitFailed, commitRefused} {
 		m.commits.WithLabelValues(r)
 	}
-	for _, r := range []string{reasonRestoring, reasonPosition, reasonRetry} {
+	for _, r := range append([]string{reasonRestoring, reasonPosition, reasonRetry}, reasons...) {
 		m.paused.WithLabelValues(r)
 	}
 	if reg != nil {
