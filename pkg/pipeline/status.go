@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"rollcall/pkg/admin"
+	"rollcall/pkg/discovery"
 	"rollcall/pkg/source"
 )
 
@@ -238,11 +239,15 @@ func (w *worker) describe(s *admin.Status) {
 		s.Loads.Blocked = string(f.Blocked) + ": " + f.BlockedDetail
 	}
 	src := map[source.Partition]source.PartitionStatus{}
+	var failing map[string]time.Time
 	if w.member.answered.Load() {
-		for _, p := range w.source.Status().Partitions {
+		st := w.source.Status()
+		failing = st.Failing
+		for _, p := range st.Partitions {
 			src[p.Partition] = p
 		}
 	}
+	leaders := w.discovery.Snapshot()
 	now := time.Now()
 	for _, o := range w.owners.all() {
 		v, sp := o.view.Load(), src[o.p]
@@ -251,6 +256,9 @@ func (w *worker) describe(s *admin.Status) {
 			Topic: o.p.Topic, Partition: o.p.Partition, State: string(v.state), Problem: v.reason, Since: v.since,
 			Paused: slices.Sorted(maps.Keys(sp.Paused)), Position: v.position, Committed: w.commits.committed(o.p),
 			LogEnd: -1, Lag: -1, CompleteUntil: until,
+		}
+		if p.Problem == "" {
+			p.Problem = leaderProblem(leaders, o.p, failing)
 		}
 		for _, since := range sp.Paused {
 			if p.PausedSince.IsZero() || since.Before(p.PausedSince) {
@@ -276,4 +284,24 @@ func (w *worker) describe(s *admin.Status) {
 			s.PartitionsBehind++
 		}
 	}
+}
+
+// leaderProblem says in words if the partition's leader is missing or does not answer; empty if it does, or nothing is known.
+func leaderProblem(s *discovery.Snapshot, p source.Partition, failing map[string]time.Time) string {
+	if s == nil {
+		return ""
+	}
+	known, ok := s.Topics[p.Topic].Partitions[p.Partition]
+	switch {
+	case !ok:
+		return ""
+	case known.Leader < 0:
+		return "it has no leader"
+	}
+	for _, b := range s.Brokers {
+		if _, silent := failing[b.Addr]; silent && b.ID == known.Leader {
+			return fmt.Sprintf("its leader, broker %d at %s, does not answer", b.ID, b.Addr)
+		}
+	}
+	return ""
 }

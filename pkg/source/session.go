@@ -358,6 +358,19 @@ func (sess *session) over(k brokerKey) {
 	}
 }
 
+// silent are the brokers that fail without refusing us.
+func (sess *session) silent() map[string]time.Time {
+	sess.mu.Lock()
+	defer sess.mu.Unlock()
+	out := make(map[string]time.Time, len(sess.failing))
+	for k, last := range sess.failing {
+		if !k.denied {
+			out[k.addr] = last
+		}
+	}
+	return out
+}
+
 // forget ends the trouble with brokers that were not tried any more for a while: they have gone for good.
 func (sess *session) forget() {
 	sess.mu.Lock()

@@ -18,6 +18,8 @@ type Status struct {
 	// LastError is the last error of any kind, which may be over; empty if there was none.
 	LastError   string
 	LastErrorAt time.Time
+	// Failing has the brokers that did not answer a fetch lately, by host:port, and when last.
+	Failing map[string]time.Time
 	// Rebuilds counts how often the client was replaced.
 	Rebuilds   int
 	Partitions []PartitionStatus
@@ -52,6 +54,9 @@ func (s *Source) Status() Status {
 	}
 	if s.lastErr != nil {
 		out.LastError = s.lastErr.Error()
+	}
+	if s.session != nil {
+		out.Failing = s.session.silent()
 	}
 	for p, st := range s.parts {
 		ps := PartitionStatus{
