@@ -97,7 +97,7 @@ func killedAtTableWork(t *testing.T, at starrockstest.Fault, late bool) *rig {
 // of it is remembered: the next start issues the statement again and is exact.
 func TestTableCannotBeCreated(t *testing.T) {
 	r := newRig(t, fake(t).Addrs(), starrockstest.Config{})
-	r.extra["STARTUP_TIMEOUT"] = "4s"
+	r.extra["STARTUP_TIMEOUT"] = "6s"
 	p := r.worker("w")
 	require.NoError(t, r.produce(t.Context(), threeDays(22), 2400, 0))
 	rule := r.rocks.Inject(starrockstest.Fault{At: starrockstest.AtSQL, Statement: "^CREATE TABLE", Times: starrockstest.Forever, Do: []starrockstest.Action{starrockstest.SQLError(1064, "Unexpected exception: no luck today")}})
@@ -106,7 +106,7 @@ func TestTableCannotBeCreated(t *testing.T) {
 	require.Eventually(t, func() bool {
 		code, body, err := p.Get(t.Context(), "/readyz")
 		return err == nil && code == http.StatusServiceUnavailable && regexp.MustCompile(`(?s)"table".*no luck today`).Match(body)
-	}, 3*time.Second, 20*time.Millisecond)
+	}, 5*time.Second, 20*time.Millisecond)
 	code, err := p.Wait(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, 13, code)
