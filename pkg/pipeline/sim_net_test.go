@@ -26,6 +26,7 @@ const (
 	netOpen   netMode = iota
 	netRefuse         // dials fail at once, connections are cut
 	netHole           // dials hang until their context ends, connections are cut
+	netNoName         // names cannot be resolved, connections are cut
 )
 
 type simConn struct{ who, port string }
@@ -45,6 +46,9 @@ func (n *simNet) dialer(who string) func(context.Context, string, string) (net.C
 		switch mode {
 		case netRefuse:
 			return nil, &net.OpError{Op: "dial", Net: network, Err: syscall.ECONNREFUSED}
+		case netNoName:
+			host, _, _ := net.SplitHostPort(addr)
+			return nil, &net.OpError{Op: "dial", Net: network, Err: &net.DNSError{Err: "no such host", Name: host, IsNotFound: true}}
 		case netHole:
 			// A net.Dialer has its own limit; every client sets it to 3 s.
 			ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
