@@ -168,6 +168,7 @@ func TestSimTopicDeleted(t *testing.T) {
 		require.False(t, w.ended(), "%v", w.err)
 		require.Empty(t, s.truth.Diff(s.view()))
 		require.Positive(t, w.metrics().sum("rollcall_discovery_partitions", "state", "gone"))
+		require.Contains(t, join(w.reasons()), simTopic, "not ready, and it says which topic")
 		w.stop(0)
 	})
 }

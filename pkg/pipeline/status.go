@@ -146,6 +146,10 @@ func (w *worker) readyKafka() []admin.Reason {
 	} else if !w.owners.hasJoined() {
 		out = append(out, admin.Reason{Check: "kafka", Reason: "joining the group", Since: w.started})
 	}
+	if gone := w.goneTopics(); len(gone) > 0 {
+		reason := "gone from Kafka: " + strings.Join(gone, ", ") + "; what was counted stays, and the topic is read again when it is there"
+		out = append(out, admin.Reason{Check: "topic", Reason: reason})
+	}
 	d := w.discovery.Status()
 	// Discovery waits with its breaker open when brokers are back, and where it alone fails nothing that exists is left unread.
 	if d.FailedRounds >= w.opt.Config.Discovery.BreakerFailures && w.member.silent() {

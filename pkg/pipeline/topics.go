@@ -64,6 +64,21 @@ func (w *worker) nothingMatches() string {
 	return fmt.Sprintf("no topic that this user may see matches KAFKA_TOPICS (%s), those of KAFKA_TOPICS_EXCLUDE left out; one that appears is read", k.Topics.Pattern)
 }
 
+// goneTopics are those of KAFKA_TOPICS, by name, that are confirmed to be gone. A topic that a pattern matched may go without harm.
+func (w *worker) goneTopics() []string {
+	known := w.topics()
+	if known == nil {
+		return nil
+	}
+	var out []string
+	for _, name := range w.opt.Config.Kafka.Topics.Names {
+		if _, ok := known[name]; !ok {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
 // changed is discovery's callback, from its goroutine. It informs the source and never stops it.
 func (w *worker) changed(c discovery.Change) {
 	if c.BrokersChanged {
