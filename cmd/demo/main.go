@@ -9,6 +9,8 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"io"
+	"log"
 	"os"
 	"os/signal"
 	"syscall"
@@ -37,6 +39,9 @@ func main() {
 	set.BoolVar(&f.verbose, "v", false, "show the worker's log")
 	_ = set.Parse(os.Args[1:])
 
+	if !f.verbose {
+		log.SetOutput(io.Discard) // the stand-in's MySQL library logs every connection that ends
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	var err error

@@ -5,6 +5,8 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"io"
+	"log"
 	"os"
 	"os/signal"
 	"strings"
@@ -25,6 +27,7 @@ func run() error {
 	var cfg starrockstest.Config
 	var user, password, statements string
 	var publish time.Duration
+	var verbose bool
 	flag.IntVar(&cfg.HTTPPort, "http", 8030, "HTTP port of the first FE")
 	flag.IntVar(&cfg.BEPort, "be", 8040, "HTTP port of the BE")
 	flag.IntVar(&cfg.MySQLPort, "mysql", 9030, "MySQL port of the first FE")
@@ -34,7 +37,11 @@ func run() error {
 	flag.StringVar(&user, "user", "root", "the one login")
 	flag.StringVar(&password, "password", "", "its password")
 	flag.StringVar(&statements, "init", "", "statements to run at the start, separated by semicolons at line ends")
+	flag.BoolVar(&verbose, "v", false, "show what the MySQL library logs")
 	flag.Parse()
+	if !verbose {
+		log.SetOutput(io.Discard)
+	}
 	cfg.Users = []starrockstest.User{{Name: user, Password: password}}
 	cfg.PublishDelay = func(string, string) time.Duration { return publish }
 
