@@ -111,7 +111,7 @@ func logger(cfg *config.Config) (*zap.Logger, error) {
 }
 
 type checkCmd struct {
-	Connect     bool          `help:"Also reach the brokers, the topics, the group, every front end, a back end and the table. Nothing is changed."`
+	Connect     bool          `help:"Also reach the brokers, the topics, the group, every front end, a back end, the table and a checkpoint directory. Nothing is changed."`
 	OutagesPass bool          `help:"Say what does not answer, but fail only for what somebody has to change: for an init container, since the worker waits for the rest."`
 	Timeout     time.Duration `default:"45s" help:"How long all of that may take."`
 }

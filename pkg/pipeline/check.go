@@ -30,7 +30,7 @@ func TableDDL(cfg *config.Config) (table, view string, err error) {
 }
 
 // CheckConnections tries everything the settings name, changes nothing and prints one line each. The error joins what failed, Kafka's (exit
-// code 14) before StarRocks' (13). With outagesPass what merely does not answer at the moment is printed and no error: the worker waits for
+// code 14) before StarRocks' (13) and the checkpoint directory's (12). With outagesPass what merely does not answer at the moment is printed and no error: the worker waits for
 // it, and somebody has to change something for the rest only.
 func CheckConnections(ctx context.Context, opt Options, outagesPass bool, out io.Writer) error {
 	p, err := build(limits{opt})
@@ -45,15 +45,16 @@ func CheckConnections(ctx context.Context, opt Options, outagesPass bool, out io
 	wg.Go(func() { results[1] = preflight.TryStarRocks(ctx, rocks) })
 	wg.Wait()
 	var errs []error
-	for _, r := range slices.Concat(results[0], results[1]) {
+	var store []preflight.Result
+	if dir := opt.Config.Checkpoint.Store.Dir; dir != "" {
+		store = preflight.TryStore(dir)
+	}
+	for _, r := range slices.Concat(results[0], results[1], store) {
 		fmt.Fprintln(out, r)
 		if r.Level != preflight.Fail || outagesPass && r.Outage {
 			continue
 		}
-		code := ExitTable
-		if r.Part == preflight.Kafka {
-			code = ExitSource
-		}
+		code := map[preflight.Part]int{preflight.Kafka: ExitSource, preflight.StarRocks: ExitTable, preflight.Checkpoint: ExitCheckpoint}[r.Part]
 		errs = append(errs, &ExitError{Code: code, Err: fmt.Errorf("%s: %s", r.Name, r.Detail)})
 	}
 	if len(errs) == 0 {

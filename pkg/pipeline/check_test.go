@@ -418,3 +418,34 @@ func TestCheckWarnsOfADatabaseThatIsCreated(t *testing.T) {
 	require.Contains(t, out, "warn  database dau")
 	require.Contains(t, out, "the first start creates it")
 }
+
+// The directory of CHECKPOINT_STORE=file is tried as the worker would use it, and nothing is left in it.
+func TestCheckTriesTheCheckpointDirectory(t *testing.T) {
+	w := newCheckWorld(t)
+	w.start()
+	dir := t.TempDir()
+	w.set("CHECKPOINT_STORE", "file:"+dir)
+	out, code := w.check(false)
+	require.Equal(t, ExitOK, code, out)
+	require.Contains(t, out, "ok    checkpoint directory "+dir)
+	left, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	require.Empty(t, left)
+
+	file := filepath.Join(dir, "file")
+	require.NoError(t, os.WriteFile(file, nil, 0o600))
+	faults := map[string]string{filepath.Join(dir, "missing"): "it does not exist", file: "it is no directory", filepath.Join(file, "below"): "it is no directory"}
+	if os.Getuid() != 0 {
+		locked := filepath.Join(dir, "locked")
+		require.NoError(t, os.Mkdir(locked, 0o500))
+		faults[locked] = "this user may not write to it"
+	}
+	for path, cause := range faults {
+		w.set("CHECKPOINT_STORE", "file:"+path)
+		for _, outagesPass := range []bool{false, true} {
+			out, code := w.check(outagesPass)
+			require.Equal(t, ExitCheckpoint, code, out)
+			require.Contains(t, out, "FAIL  checkpoint directory "+path+": "+cause+" — ")
+		}
+	}
+}

@@ -12,6 +12,7 @@ type Part int
 const (
 	Kafka Part = iota + 1
 	StarRocks
+	Checkpoint
 )
 
 // Level says how bad a result is.
