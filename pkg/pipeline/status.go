@@ -254,30 +254,10 @@ func (w *worker) describe(s *admin.Status) {
 	leaders := w.discovery.Snapshot()
 	now := time.Now()
 	for _, o := range w.owners.all() {
-		v, sp := o.view.Load(), src[o.p]
-		until := w.complete.get(o.p)
-		p := admin.Partition{
-			Topic: o.p.Topic, Partition: o.p.Partition, State: string(v.state), Problem: v.reason, Since: v.since,
-			Paused: slices.Sorted(maps.Keys(sp.Paused)), Position: v.position, Committed: w.commits.committed(o.p),
-			LogEnd: -1, Lag: -1, CompleteUntil: until,
-		}
+		v, until := o.view.Load(), w.complete.get(o.p)
+		p := w.describePartition(o, v, src[o.p], until)
 		if p.Problem == "" {
 			p.Problem = leaderProblem(leaders, o.p, failing)
-		}
-		for _, since := range sp.Paused {
-			if p.PausedSince.IsZero() || since.Before(p.PausedSince) {
-				p.PausedSince = since
-			}
-		}
-		if sp.Stable >= 0 {
-			p.LogEnd = w.endOf(source.Bounds{High: sp.High, Stable: sp.Stable})
-			p.Lag = max(0, p.LogEnd-v.position)
-		}
-		if v.watermark != 0 {
-			p.Watermark = time.UnixMilli(v.watermark)
-		}
-		if i := strings.LastIndexByte(v.history, '/'); i >= 0 {
-			p.History = v.history[i+1:]
 		}
 		s.Loads.BufferBytes += v.deltaBytes
 		s.Partitions = append(s.Partitions, p)
@@ -288,6 +268,31 @@ func (w *worker) describe(s *admin.Status) {
 			s.PartitionsBehind++
 		}
 	}
+}
+
+// describePartition describes one partition by what its owner shows and what the source says of it.
+func (w *worker) describePartition(o *owner, v *ownerView, sp source.PartitionStatus, until time.Time) admin.Partition {
+	p := admin.Partition{
+		Topic: o.p.Topic, Partition: o.p.Partition, State: string(v.state), Problem: v.reason, Since: v.since,
+		Paused: slices.Sorted(maps.Keys(sp.Paused)), Position: v.position, Committed: w.commits.committed(o.p),
+		LogEnd: -1, Lag: -1, CompleteUntil: until,
+	}
+	for _, since := range sp.Paused {
+		if p.PausedSince.IsZero() || since.Before(p.PausedSince) {
+			p.PausedSince = since
+		}
+	}
+	if sp.Stable >= 0 {
+		p.LogEnd = w.endOf(source.Bounds{High: sp.High, Stable: sp.Stable})
+		p.Lag = max(0, p.LogEnd-v.position)
+	}
+	if v.watermark != 0 {
+		p.Watermark = time.UnixMilli(v.watermark)
+	}
+	if i := strings.LastIndexByte(v.history, '/'); i >= 0 {
+		p.History = v.history[i+1:]
+	}
+	return p
 }
 
 // leaderProblem says in words if the partition's leader is missing or does not answer; empty if it does, or nothing is known.

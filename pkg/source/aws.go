@@ -40,6 +40,7 @@ func (a *awsChain) load() awssdk.CredentialsProvider {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.provider == nil {
+		//nolint:forbidigo // these are AWS's variables, which its SDK would read itself, and no settings of ours
 		a.provider = awssdk.NewCredentialsCache(awsProvider(os.Getenv), func(o *awssdk.CredentialsCacheOptions) { o.ExpiryWindow = 5 * time.Minute })
 	}
 	return a.provider
