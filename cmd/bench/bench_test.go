@@ -13,7 +13,7 @@ import (
 
 func TestWorkloadIsTheSameForEveryProcess(t *testing.T) {
 	now := time.Date(2026, 3, 5, 14, 0, 0, 0, time.UTC)
-	for _, kind := range []string{speedEvents, memoryIDs, memoryHashes} {
+	for _, kind := range []string{speedEvents, memoryIDs, memoryHashes, startKeys} {
 		w := newWorkload(kind, 2000, 500, now)
 		var a, b []oracle.Event
 		w.each(func(e oracle.Event) bool { a = append(a, e); return true })
@@ -23,11 +23,11 @@ func TestWorkloadIsTheSameForEveryProcess(t *testing.T) {
 		seen := map[int32]bool{}
 		for _, e := range a {
 			require.False(t, e.At.After(now), "nothing is in the future")
-			p := partitionOf(e)
-			require.True(t, p >= 0 && p < partitions)
+			p := w.partitionOf(e)
+			require.True(t, p >= 0 && p < w.partitions())
 			seen[p] = true
 		}
-		require.Len(t, seen, partitions)
+		require.Len(t, seen, int(w.partitions()))
 	}
 }
 
@@ -135,6 +135,10 @@ func TestReportShowsWhatWasMeasured(t *testing.T) {
 			raw:         []run{{events: 1000, bytes: 240000, span: span{From: time.Unix(0, 0), To: time.Unix(1, 0), Read: 900}, cpuSeconds: 0.001}},
 			worker:      []run{{events: 1000, bytes: 240000, span: span{From: time.Unix(0, 0), To: time.Unix(2, 0), Read: 900}, cpuSeconds: 0.002, rssMiB: 77}},
 		}},
+		starts: &startResult{
+			keys: 100_000, starts: []start{{first: time.Second, all: 1100 * time.Millisecond, peakMiB: 90}, {first: 1200 * time.Millisecond, all: 2 * time.Second, peakMiB: 92}},
+			emptyMiB: 33, idleMiB: 70,
+		},
 		memories: []memoryResult{{kind: memoryHashes, compression: "zstd", users: 1000, run: run{events: 1, rssMiB: 123}}},
 	}
 	var page, table bytes.Buffer
@@ -142,13 +146,18 @@ func TestReportShowsWhatWasMeasured(t *testing.T) {
 	require.Contains(t, page.String(), "| none | worker | 450 |")
 	require.Contains(t, page.String(), "| 0.50 |")
 	require.Contains(t, page.String(), "| zstd | 1,000 × 100 | distinct_hash | 123 |")
+	require.Contains(t, page.String(), "whose 100,000 keys are in the table starts with one new record in each of 64 partitions, 2 times")
+	require.Contains(t, page.String(), "| exec to first record counted | 1.00 s | 1.10 s |")
+	require.NoError(t, r.starts.check(flags{maxStart: 1100 * time.Millisecond, maxIdle: 33}))
+	require.ErrorContains(t, r.starts.check(flags{maxStart: time.Second}), "start: 1.10 s")
+	require.ErrorContains(t, r.starts.check(flags{maxIdle: 32}), "idle: the worker needs 33 MiB")
 	r.flags.markdown = false
 	r.print(&table)
 	require.Contains(t, table.String(), "none: the worker reaches 0.50 of the raw consumer")
 }
 
 func TestFlagsAreChecked(t *testing.T) {
-	good := flags{worker: "bench_test.go", events: 1, users: 1, runs: 1, memoryUsers: 1, scenario: "all", compression: "none,zstd"}
+	good := flags{worker: "bench_test.go", events: 1, users: 1, runs: 1, memoryUsers: 1, startKeys: 64, scenario: "all", compression: "none,zstd"}
 	require.NoError(t, good.prepare())
 	for name, spoil := range map[string]func(*flags){
 		"compression": func(f *flags) { f.compression = "none,rar" },

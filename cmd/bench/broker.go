@@ -49,7 +49,7 @@ func playBroker(ctx context.Context, arg string) error {
 	if err := json.Unmarshal([]byte(arg), &spec); err != nil {
 		return err
 	}
-	c, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(partitions, topic))
+	c, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(spec.Workload.partitions(), topic))
 	if err != nil {
 		return fmt.Errorf("kfake: %w", err)
 	}
@@ -66,15 +66,21 @@ func playBroker(ctx context.Context, arg string) error {
 	return nil
 }
 
+// producer is a client that writes to the topic, to the partition that each record names.
+func producer(addrs []string, more ...kgo.Opt) (*kgo.Client, error) {
+	return kgo.NewClient(append([]kgo.Opt{
+		kgo.SeedBrokers(addrs...), kgo.DefaultProduceTopic(topic), kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.DisableClientMetrics(),
+	}, more...)...)
+}
+
 // fill produces the workload as an ordinary producer does.
 func fill(ctx context.Context, addrs []string, spec brokerSpec) (int64, error) {
 	comp, err := codec(spec.Compression)
 	if err != nil {
 		return 0, err
 	}
-	cl, err := kgo.NewClient(kgo.SeedBrokers(addrs...), kgo.DefaultProduceTopic(topic), kgo.RecordPartitioner(kgo.ManualPartitioner()),
-		kgo.ProducerBatchCompression(comp), kgo.ProducerBatchMaxBytes(int32(spec.Batch)), kgo.ProducerLinger(50*time.Millisecond), //nolint:gosec // small
-		kgo.MaxBufferedRecords(200_000), kgo.DisableClientMetrics())
+	cl, err := producer(addrs, kgo.ProducerBatchCompression(comp), kgo.ProducerBatchMaxBytes(int32(spec.Batch)), kgo.ProducerLinger(50*time.Millisecond), //nolint:gosec // small
+		kgo.MaxBufferedRecords(200_000))
 	if err != nil {
 		return 0, fmt.Errorf("producer: %w", err)
 	}
@@ -89,7 +95,7 @@ func fill(ctx context.Context, addrs []string, spec brokerSpec) (int64, error) {
 	spec.Workload.each(func(e oracle.Event) bool {
 		value := e.AppendJSON(make([]byte, 0, 256))
 		bytes += int64(len(value))
-		cl.Produce(ctx, &kgo.Record{Partition: partitionOf(e), Value: value}, done)
+		cl.Produce(ctx, &kgo.Record{Partition: spec.Workload.partitionOf(e), Value: value}, done)
 		return failed.Load() == nil
 	})
 	if err := cl.Flush(ctx); err != nil {

@@ -2,8 +2,9 @@
 // touches each record. Both read the same topic of the same broker in turn, and everything runs in a process of its own: the broker (kfake),
 // the raw consumer, the stand-in StarRocks and the worker's real binary, which does a bounded run whose table is compared with the truth.
 //
-// It also measures how much memory the worker needs for a million distinct users a day. It exits 0 only if every table is right, memory
-// is within -max-rss and the ratio is not below -min-ratio.
+// It also measures how much memory the worker needs for a million distinct users a day, how long it takes from exec to its first record with
+// many keys to restore, and its memory when idle. It exits 0 only if every table is right, memory is within -max-rss and -max-idle, the start
+// within -max-start, and the ratio not below -min-ratio.
 package main
 
 import (
@@ -13,6 +14,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -29,6 +31,9 @@ type flags struct {
 	scenario    string
 	memoryUsers int
 	maxRSS      float64
+	startKeys   int
+	maxStart    time.Duration
+	maxIdle     float64
 	minRatio    float64
 	markdown    bool
 	timeout     time.Duration
@@ -47,9 +52,12 @@ func main() {
 	flag.StringVar(&f.compression, "compression", "none,zstd", "topics to measure: none, zstd, lz4, snappy, gzip")
 	flag.IntVar(&f.batch, "batch", 64<<10, "the producer's batch size in bytes")
 	flag.BoolVar(&f.quick, "quick", false, "small and short: shows that it works, says little about speed")
-	flag.StringVar(&f.scenario, "scenario", "all", "speed, memory or all")
+	flag.StringVar(&f.scenario, "scenario", "all", "speed, memory, start or all")
 	flag.IntVar(&f.memoryUsers, "memory-users", 1_000_000, "distinct users of the memory scenario, in 100 keys of one day")
 	flag.Float64Var(&f.maxRSS, "max-rss", 200, "fail if the worker needs more MiB for them; 0: no check")
+	flag.IntVar(&f.startKeys, "start-keys", 100_000, "keys to restore in the start scenario, over 64 partitions")
+	flag.DurationVar(&f.maxStart, "max-start", 2*time.Second, "fail if a start takes longer to its first record (median); 0: no check")
+	flag.Float64Var(&f.maxIdle, "max-idle", 40, "fail if an idle worker needs more MiB; 0: no check")
 	flag.Float64Var(&f.minRatio, "min-ratio", 0, "fail if worker/raw is below this for any topic; 0: no check")
 	flag.BoolVar(&f.markdown, "markdown", false, "write the page docs/benchmarks.md instead of the table")
 	flag.DurationVar(&f.timeout, "timeout", 10*time.Minute, "when to give up")
@@ -89,12 +97,13 @@ func main() {
 func (f *flags) prepare() error {
 	if f.quick {
 		f.events, f.users, f.runs, f.memoryUsers = min(f.events, 300_000), min(f.users, 10_000), 1, min(f.memoryUsers, 200_000)
+		f.startKeys = min(f.startKeys, 20_000)
 	}
-	if f.events < 1 || f.users < 1 || f.runs < 1 || f.memoryUsers < 1 {
-		return errors.New("-events, -users, -runs and -memory-users must be at least 1")
+	if f.events < 1 || f.users < 1 || f.runs < 1 || f.memoryUsers < 1 || f.startKeys < startPartitions {
+		return errors.New("-events, -users, -runs and -memory-users must be at least 1, -start-keys at least 64")
 	}
-	if f.scenario != "all" && f.scenario != "speed" && f.scenario != "memory" {
-		return fmt.Errorf("-scenario %q: want speed, memory or all", f.scenario)
+	if !slices.Contains([]string{"all", "speed", "memory", "start"}, f.scenario) {
+		return fmt.Errorf("-scenario %q: want speed, memory, start or all", f.scenario)
 	}
 	for _, c := range f.codecs() {
 		if _, err := codec(c); err != nil {
@@ -107,13 +116,15 @@ func (f *flags) prepare() error {
 	return nil
 }
 
+func (f *flags) wants(scenario string) bool { return f.scenario == scenario || f.scenario == "all" }
+
 func (f *flags) codecs() []string { return strings.Split(f.compression, ",") }
 
 // bench runs the scenarios and prints what came out, also what failed a check.
 func bench(ctx context.Context, f flags) error {
 	rep := report{flags: f, machine: describeMachine()}
 	var errs []error
-	if f.scenario != "memory" {
+	if f.wants("speed") {
 		for _, c := range f.codecs() {
 			sp, err := speed(ctx, f, c)
 			if err != nil {
@@ -125,7 +136,7 @@ func bench(ctx context.Context, f flags) error {
 			}
 		}
 	}
-	if f.scenario != "speed" {
+	if f.wants("memory") {
 		for _, c := range f.codecs() {
 			ms, err := memory(ctx, f, c)
 			if err != nil {
@@ -138,6 +149,14 @@ func bench(ctx context.Context, f flags) error {
 				errs = append(errs, fmt.Errorf("memory, %s: the worker needs %.0f MiB for %d users, want at most %.0f", m.compression, m.run.rssMiB, m.users, f.maxRSS))
 			}
 		}
+	}
+	if f.wants("start") {
+		s, err := starting(ctx, f)
+		if err != nil {
+			return err
+		}
+		rep.starts = &s
+		errs = append(errs, s.check(f))
 	}
 	rep.print(os.Stdout)
 	return errors.Join(errs...)

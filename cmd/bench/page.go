@@ -44,14 +44,24 @@ combinations of dimensions, each user in one of them and in one partition, twice
 
 %s`, thousands(float64(f.memoryUsers)), markdown(r.memoryRows()))
 	}
+	if s := r.starts; s != nil {
+		fmt.Fprintf(out, `
+## Start and idle
+
+A worker whose %s keys are in the table starts with one new record in each of %d partitions, %d times: from exec to records counted, as its metrics show them
+(asked every 10 ms). In between it finds brokers and table, joins the group, reads commits and histories, restores the totals and fetches. Idle memory is VmRSS after
+%d s without records, 64 partitions assigned. Real brokers let the first member of an empty group wait first, 3 s by default (group.initial.rebalance.delay.ms); kfake does not.
+
+%s`, thousands(float64(s.keys)), startPartitions, len(s.starts), int(idleAfter.Seconds()), markdown(r.startRows()))
+	}
 	fmt.Fprintf(out, `
 ## Repeat it
 
     make bench
     go run ./cmd/bench -worker bin/rollcall %s-markdown > docs/benchmarks.md
 
-It exits other than 0 if a table is wrong, if the worker needs more than `+"`-max-rss`"+` MiB for the users above, or if the ratio is below
-`+"`-min-ratio`"+` where one is given. The figures are of one machine whose cores are shared by all the processes; where they are
+It exits other than 0 if a table is wrong, if the worker needs more than `+"`-max-rss`"+` MiB for the users above, more than `+"`-max-idle`"+` MiB idle
+or more than `+"`-max-start`"+` to its first record, or if the ratio is below `+"`-min-ratio`"+` where one is given. The figures are of one machine whose cores are shared by all the processes; where they are
 shared with others too, make more runs (`+"`-runs 9`"+`) and trust CPU per event most. A broker that runs elsewhere leaves more
 of the machine to the worker, so rates grow with cores; CPU per event is what to plan with. The stand-in is not StarRocks: these figures say nothing about its speed.
 `, r.changed())

@@ -13,13 +13,13 @@ import (
 )
 
 // best is the greatest value of the runs.
-func best(runs []run, of func(run) float64) float64 { return slices.Max(values(runs, of)) }
+func best[T any](runs []T, of func(T) float64) float64 { return slices.Max(values(runs, of)) }
 
 // least is the smallest value of the runs.
-func least(runs []run, of func(run) float64) float64 { return slices.Min(values(runs, of)) }
+func least[T any](runs []T, of func(T) float64) float64 { return slices.Min(values(runs, of)) }
 
 // median is the middle value of the runs, of an even number the mean of the two in the middle.
-func median(runs []run, of func(run) float64) float64 { return middle(values(runs, of)) }
+func median[T any](runs []T, of func(T) float64) float64 { return middle(values(runs, of)) }
 
 // middle is the median of v, which it sorts.
 func middle(v []float64) float64 {
@@ -30,7 +30,7 @@ func middle(v []float64) float64 {
 	return v[len(v)/2]
 }
 
-func values(runs []run, of func(run) float64) []float64 {
+func values[T any](runs []T, of func(T) float64) []float64 {
 	out := make([]float64, len(runs))
 	for i, r := range runs {
 		out[i] = of(r)
@@ -72,6 +72,7 @@ type report struct {
 	machine  machine
 	speeds   []speedResult
 	memories []memoryResult
+	starts   *startResult // nil if not measured
 }
 
 func (r report) print(out io.Writer) {
@@ -92,6 +93,13 @@ func (r report) print(out io.Writer) {
 	if len(r.memories) > 0 {
 		fmt.Fprintln(out)
 		for _, row := range r.memoryRows() {
+			fmt.Fprintln(tw, strings.Join(row, "\t"))
+		}
+		_ = tw.Flush()
+	}
+	if r.starts != nil {
+		fmt.Fprintln(out)
+		for _, row := range r.startRows() {
 			fmt.Fprintln(tw, strings.Join(row, "\t"))
 		}
 		_ = tw.Flush()
@@ -131,6 +139,21 @@ func (r report) memoryRows() [][]string {
 		})
 	}
 	return rows
+}
+
+func (r report) startRows() [][]string {
+	s := r.starts
+	seconds := func(of func(start) float64) []string {
+		return []string{fmt.Sprintf("%.2f s", least(s.starts, of)), fmt.Sprintf("%.2f s", median(s.starts, of))}
+	}
+	return [][]string{
+		{"what", "best", "median"},
+		append([]string{"exec to first record counted"}, seconds(firstOf)...),
+		append([]string{"exec to a record of every partition counted"}, seconds(allOf)...),
+		{"peak RSS of a start", fmt.Sprintf("%.0f MiB", least(s.starts, peakOf)), fmt.Sprintf("%.0f MiB", median(s.starts, peakOf))},
+		{"RSS idle, keys restored", fmt.Sprintf("%.0f MiB", s.idleMiB), ""},
+		{"RSS idle, nothing counted yet", fmt.Sprintf("%.0f MiB", s.emptyMiB), ""},
+	}
 }
 
 // thousands writes a number with its digits in groups.

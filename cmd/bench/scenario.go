@@ -64,7 +64,7 @@ type stage struct {
 
 // newStage starts a filled broker in its own process; end it. Meanwhile the truth is counted here.
 func newStage(ctx context.Context, f flags, w workload, compression string) (*stage, error) {
-	say("filling a topic: %d events, %d partitions, compression %s", w.Events, partitions, compression)
+	say("filling a topic: %d events, %d partitions, compression %s", w.Events, w.partitions(), compression)
 	c, err := spawn(ctx, roleBroker, brokerSpec{Workload: w, Compression: compression, Batch: f.batch})
 	if err != nil {
 		return nil, err

@@ -55,16 +55,15 @@ func (st *stage) runWorker(ctx context.Context, group string, into *rocks, log *
 		return run{}, err
 	}
 	cmd := exec.CommandContext(ctx, bin, "run") //nolint:gosec // the binary to measure
-	cmd.Env, cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = st.settings(group, httpAddr, into.at), log, log, dieWithParent()
+	cmd.Env, cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = append(st.settings(group, httpAddr, into.at), "KAFKA_STOP=latest"), log, log, dieWithParent()
 	if err := cmd.Start(); err != nil {
 		return run{}, err
 	}
 	exited := make(chan error, 1)
 	go func() { exited <- cmd.Wait() }()
 	stop := shares(ctx, cmd.Process.Pid, st.broker.cmd.Process.Pid, into.cmd.Process.Pid)
-	plain := &http.Client{Transport: &http.Transport{DisableCompression: true}} // packing the answer would count as the worker's work
-	defer plain.CloseIdleConnections()
-	watch := watcher{client: plain, url: "http://" + httpAddr + "/metrics", pid: cmd.Process.Pid, events: st.workload.Events}
+	watch := newWatcher(httpAddr, cmd.Process.Pid, st.workload)
+	defer watch.client.CloseIdleConnections()
 	err = watch.follow(ctx, exited)
 	shareOf := stop()
 	if err != nil {
@@ -81,7 +80,7 @@ func (st *stage) runWorker(ctx context.Context, group string, into *rocks, log *
 // settings are the worker's environment. Loads every second, so that sealing and loading happen while reading as they do in a long run.
 func (st *stage) settings(group, httpAddr string, at rocksReady) []string {
 	env := []string{
-		"HOSTNAME=bench", "KAFKA_BROKERS=" + st.addr, "KAFKA_TOPICS=" + topic, "KAFKA_GROUP=" + group, "KAFKA_STOP=latest",
+		"HOSTNAME=bench", "KAFKA_BROKERS=" + st.addr, "KAFKA_TOPICS=" + topic, "KAFKA_GROUP=" + group,
 		"STARROCKS_HTTP=" + at.HTTP, "STARROCKS_MYSQL=" + at.MySQL, "STARROCKS_USER=root",
 		"STARROCKS_DATABASE=" + database, "STARROCKS_TABLE=" + table, "ALLOWED_LATENESS=96h", "HTTP_ADDR=" + httpAddr,
 	}
@@ -96,14 +95,20 @@ func (st *stage) settings(group, httpAddr string, at rocksReady) []string {
 
 // watcher follows a run from outside.
 type watcher struct {
-	client *http.Client
-	url    string
-	pid    int
-	events int
+	client     *http.Client
+	url        string
+	pid        int
+	events     int
+	partitions int32
 
 	span  span
 	bytes int64
 	peak  int64
+}
+
+func newWatcher(httpAddr string, pid int, w workload) *watcher {
+	plain := &http.Client{Transport: &http.Transport{DisableCompression: true}} // packing the answer would count as the worker's work
+	return &watcher{client: plain, url: "http://" + httpAddr + "/metrics", pid: pid, events: w.Events, partitions: w.partitions()}
 }
 
 // follow returns when the process has ended: an error unless it exited 0 after reading everything. It asks often only when
@@ -153,7 +158,7 @@ func (w *watcher) read(ctx context.Context) (n int, open bool) {
 		return 0, false
 	}
 	w.bytes = max(w.bytes, int64(sums[1]))
-	return int(sums[0]), sums[2] == partitions && sums[3] == 0
+	return int(sums[0]), int32(sums[2]) == w.partitions && sums[3] == 0
 }
 
 // sum adds up the series of each name, or the one series named with its labels, in a page of metrics.

@@ -15,12 +15,15 @@ const (
 	memoryIDs = "memory"
 	// memoryHashes is the same with the ids hashed to 64 bits.
 	memoryHashes = "memory, 64-bit hashes"
+	// startKeys has as many keys as users, each in one partition: what a worker has to restore when it starts.
+	startKeys = "start"
 )
 
 const (
-	topic      = "events"
-	partitions = 8
-	seed       = 20_000 // any
+	topic           = "events"
+	partitions      = 8
+	startPartitions = 64
+	seed            = 20_000 // any
 )
 
 // workload is a fixed sequence of events: every process that is given one makes the same.
@@ -47,7 +50,13 @@ func (w workload) each(yield func(e oracle.Event) bool) {
 	g := oracle.NewGenerator(seed, uint64(w.Users), time.UnixMilli(w.FirstMs).UTC(), time.Duration(w.Days)*24*time.Hour) //nolint:gosec // positive
 	for i := range w.Events {
 		e := g.Next()
-		if w.Kind != speedEvents {
+		switch w.Kind {
+		case speedEvents:
+		case startKeys:
+			u := uint64(i % w.Users) //nolint:gosec // positive
+			e.User = u
+			e.Platform, e.Channel = "platform-"+strconv.FormatUint(u%100, 10), "channel-"+strconv.FormatUint(u/100, 10)
+		default:
 			// Every user once, then all again, in an order that jumps; the generator's amount and time stay.
 			u := uint64(i) * 7_368_787 % uint64(w.Users) //nolint:gosec // positive; a prime, so it visits all of any smaller number
 			e.User = 1_000_000 + u*83
@@ -59,9 +68,16 @@ func (w workload) each(yield func(e oracle.Event) bool) {
 	}
 }
 
+func (w workload) partitions() int32 {
+	if w.Kind == startKeys {
+		return startPartitions
+	}
+	return partitions
+}
+
 // partitionOf keeps a user in one partition, as producers that set a key do.
-func partitionOf(e oracle.Event) int32 {
-	return int32(e.User * 0x9E3779B97F4A7C15 >> 61) //nolint:gosec // three bits: 0 to 7
+func (w workload) partitionOf(e oracle.Event) int32 {
+	return int32(e.User * 0x9E3779B97F4A7C15 >> 32 % uint64(w.partitions())) //nolint:gosec // small
 }
 
 // truth is what the table must say in the end.

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -47,7 +48,50 @@ type StarRocks struct {
 	ints []int
 	// progress and restore are the fixed heads of the queries.
 	progress, restore string
+	// lists and restores are the reads that owners share.
+	lists    *together[below, []mark]
+	restores *together[wanted, restored]
 }
+
+// below names the histories of a partition, or of all partitions of a topic.
+type below struct {
+	topic     string
+	partition int32 // -1 for all
+}
+
+func (b below) String() string {
+	if b.partition < 0 {
+		return b.topic
+	}
+	return b.topic + "/" + strconv.FormatInt(int64(b.partition), 10)
+}
+
+// mark is what the table says of a source and one of its days, or one row of them.
+type mark struct {
+	source     string
+	day        aggregate.Day
+	next, last int64
+}
+
+// wanted is a history to restore, from a day on.
+type wanted struct {
+	history History
+	from    aggregate.Day
+}
+
+// restored are the totals of a history.
+type restored struct {
+	state aggregate.State
+	at    Progress
+	stale bool
+}
+
+const (
+	// mostLists is how many partitions share a look at the histories: few rows each.
+	mostLists = 1000
+	// mostRestores is how many share a read of totals, which may be many rows each: it has to be through within a query's deadline.
+	mostRestores = 16
+)
 
 // NewStarRocks makes the store. It connects to nothing; the connections stay the caller's.
 func NewStarRocks(conns Conns, cfg StarRocksConfig) *StarRocks {
@@ -68,32 +112,44 @@ func NewStarRocks(conns Conns, cfg StarRocksConfig) *StarRocks {
 			cols = append(cols, m.Name)
 		}
 	}
+	cols = append(cols, colSource)
 	for i := range cols {
 		cols[i] = quoteName(cols[i])
 	}
 	s.restore = "SELECT " + strings.Join(cols, ", ") + from
+	s.lists = newTogether(mostLists, s.list)
+	s.restores = newTogether(mostRestores, s.restoreAll)
 	return s
 }
 
 // Progress lists the partition's histories.
 func (s *StarRocks) Progress(ctx context.Context, topic string, partition int32) ([]Progress, error) {
-	return s.list(ctx, topic+"/"+strconv.FormatInt(int64(partition), 10))
+	return s.below(ctx, below{topic, partition})
 }
 
 // TopicProgress lists the histories of all partitions of the topic.
 func (s *StarRocks) TopicProgress(ctx context.Context, topic string) ([]Progress, error) {
-	return s.list(ctx, topic)
+	return s.below(ctx, below{topic, -1})
+}
+
+func (s *StarRocks) below(ctx context.Context, b below) ([]Progress, error) {
+	marks, err := s.lists.ask(ctx, b)
+	if err == nil {
+		var found []Progress
+		if found, err = s.parse(marks); err == nil {
+			return found, nil
+		}
+	}
+	return nil, fmt.Errorf("read progress of %s: %w", b, err)
 }
 
 // Histories lists all histories in the table, of every topic.
 func (s *StarRocks) Histories(ctx context.Context) ([]History, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
-	defer cancel()
+	marks, err := s.read(ctx, " <> ''")
 	var found []Progress
-	err := s.conns.Query(ctx, func(c *sql.Conn) (err error) {
-		found, err = s.queryProgress(ctx, c, " <> ''")
-		return err
-	})
+	if err == nil {
+		found, err = s.parse(marks)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("read the histories: %w", err)
 	}
@@ -104,54 +160,93 @@ func (s *StarRocks) Histories(ctx context.Context) ([]History, error) {
 	return out, nil
 }
 
-// list reads the histories below the path prefix. A range rather than LIKE: topic names hold _, and the sort key serves a range.
-func (s *StarRocks) list(ctx context.Context, prefix string) ([]Progress, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
-	defer cancel()
-	var found []Progress
-	err := s.conns.Query(ctx, func(c *sql.Conn) (err error) {
-		found, err = s.queryProgress(ctx, c, " >= "+quoteText(prefix+"/")+" AND "+quoteName(colSource)+" < "+quoteText(prefix+"0"))
-		return err
-	})
-	if err != nil {
-		return nil, fmt.Errorf("read progress of %s: %w", prefix, err)
+// list reads what is below each of the names. Several of a topic are read as all of it: histories are few, and a longer condition is no cheaper.
+func (s *StarRocks) list(ctx context.Context, asked []below) ([][]mark, error) {
+	ranges := asked
+	if len(asked) > 1 {
+		ranges = nil
+		for _, b := range asked {
+			if all := (below{b.topic, -1}); !slices.Contains(ranges, all) {
+				ranges = append(ranges, all)
+			}
+		}
 	}
-	return found, nil
+	// A range rather than LIKE: topic names hold _, and the sort key serves a range.
+	conds := make([]string, len(ranges))
+	for i, b := range ranges {
+		conds[i] = " >= " + quoteText(b.String()+"/") + " AND " + quoteName(colSource) + " < " + quoteText(b.String()+"0")
+	}
+	cond := conds[0]
+	if len(conds) > 1 {
+		cond = " <> '' AND (" + quoteName(colSource) + strings.Join(conds, " OR "+quoteName(colSource)) + ")"
+	}
+	marks, err := s.read(ctx, cond)
+	if err != nil {
+		return nil, err
+	}
+	out := make([][]mark, len(asked))
+	for i, b := range asked {
+		for _, m := range marks {
+			if strings.HasPrefix(m.source, b.String()+"/") {
+				out[i] = append(out[i], m)
+			}
+		}
+	}
+	return out, nil
 }
 
-// queryProgress reads T, W and the day of T of every source that the condition on the source column takes.
-func (s *StarRocks) queryProgress(ctx context.Context, c *sql.Conn, cond string) (found []Progress, err error) {
+// read is queryMarks on a connection of its own.
+func (s *StarRocks) read(ctx context.Context, cond string) (marks []mark, err error) {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	err = s.conns.Query(ctx, func(c *sql.Conn) (err error) {
+		marks, err = s.queryMarks(ctx, c, cond)
+		return err
+	})
+	return marks, err
+}
+
+// queryMarks reads T and W of every source and day that the condition on the source column takes.
+func (s *StarRocks) queryMarks(ctx context.Context, c *sql.Conn, cond string) (marks []mark, err error) {
 	rows, err := c.QueryContext(ctx, s.progress+cond+" GROUP BY "+quoteName(colSource)+", "+quoteName(colDay))
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, rows.Close()) }()
-	index := map[string]int{}
 	for rows.Next() {
-		var source, dt string
-		var next, last int64
-		if err := rows.Scan(&source, &dt, &next, &last); err != nil {
+		var m mark
+		var dt string
+		if err := rows.Scan(&m.source, &dt, &m.next, &m.last); err != nil {
 			return nil, err
 		}
-		day, err := aggregate.ParseDay(dt)
-		if err != nil {
+		if m.day, err = aggregate.ParseDay(dt); err != nil {
 			return nil, fmt.Errorf("column %s: %w", colDay, err)
 		}
-		i, ok := index[source]
+		marks = append(marks, m)
+	}
+	return marks, rows.Err()
+}
+
+// parse makes one Progress of the marks of a source.
+func (s *StarRocks) parse(marks []mark) ([]Progress, error) {
+	var found []Progress
+	index := map[string]int{}
+	for _, m := range marks {
+		i, ok := index[m.source]
 		if !ok {
-			h, err := ParseHistory(source)
+			h, err := ParseHistory(m.source)
 			if err != nil {
 				return nil, &UnusableError{
 					What: "a row of " + s.cfg.Database + "." + s.cfg.Table, Err: err,
 					Remedy: "rows of another writer or version in " + colSource + "; give rollcall a table of its own",
 				}
 			}
-			i, index[source] = len(found), len(found)
+			i, index[m.source] = len(found), len(found)
 			found = append(found, Progress{History: h})
 		}
-		found[i].note(next, last, day)
+		found[i].note(m.next, m.last, m.day)
 	}
-	return found, rows.Err()
+	return found, nil
 }
 
 // note takes one row, or the greatest values of several rows of a day.
@@ -168,68 +263,100 @@ func (p *Progress) note(next, lastMs int64, day aggregate.Day) {
 // Restore reads one history's totals. On one connection it first asks how far the history is, so that a front end that lags behind
 // itself is noticed (ErrStale); the second read decides.
 func (s *StarRocks) Restore(ctx context.Context, h History, from aggregate.Day) (aggregate.State, Progress, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
-	defer cancel()
-	var state aggregate.State
-	var p Progress
-	err := s.conns.Query(ctx, func(c *sql.Conn) error {
-		cond := " = " + quoteText(h.String())
-		known, err := s.queryProgress(ctx, c, cond)
-		if err != nil {
-			return err
-		}
-		if state, p, err = s.queryRows(ctx, c, h, cond+" AND "+quoteName(colDay)+" >= "+quoteText(from.String())); err != nil {
-			return err
-		}
-		if len(known) > 0 && (p.Next < known[0].Next || p.WatermarkMs < known[0].WatermarkMs) {
-			return ErrStale
-		}
-		return nil
-	})
+	r, err := s.restores.ask(ctx, wanted{h, from})
+	if err == nil && r.stale {
+		err = ErrStale
+	}
 	if err != nil {
 		return aggregate.State{}, Progress{}, fmt.Errorf("read totals: %w", err)
 	}
-	return state, p, nil
+	return r.state, r.at, nil
+}
+
+// restoreAll is Restore for several histories at once.
+func (s *StarRocks) restoreAll(ctx context.Context, asked []wanted) ([]restored, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	cond, from := " = "+quoteText(asked[0].history.String()), asked[0].from
+	if len(asked) > 1 {
+		names := make([]string, len(asked))
+		for i, w := range asked {
+			names[i], from = quoteText(w.history.String()), min(from, w.from)
+		}
+		cond = " IN (" + strings.Join(names, ", ") + ")"
+	}
+	var out []restored
+	err := s.conns.Query(ctx, func(c *sql.Conn) error {
+		known, err := s.queryMarks(ctx, c, cond)
+		if err != nil {
+			return err
+		}
+		if out, err = s.queryRows(ctx, c, asked, cond+" AND "+quoteName(colDay)+" >= "+quoteText(from.String())); err != nil {
+			return err
+		}
+		for i, w := range asked {
+			out[i].stale = out[i].olderThan(known, w.history.String())
+		}
+		return nil
+	})
+	return out, err
+}
+
+// olderThan reports whether known has more of the history.
+func (r *restored) olderThan(known []mark, source string) bool {
+	return slices.ContainsFunc(known, func(m mark) bool { return m.source == source && (m.next > r.at.Next || m.last > r.at.WatermarkMs) })
 }
 
 // queryRows is the one SELECT a restore takes its totals, T and W from. It names every key column, so the table's own merge makes each
 // row whole; sets are left out, any superset of what is new may be loaded again.
-func (s *StarRocks) queryRows(ctx context.Context, c *sql.Conn, h History, cond string) (state aggregate.State, p Progress, err error) {
+func (s *StarRocks) queryRows(ctx context.Context, c *sql.Conn, asked []wanted, cond string) (out []restored, err error) {
 	rows, err := c.QueryContext(ctx, s.restore+cond)
 	if err != nil {
-		return state, p, err
+		return nil, err
 	}
 	defer func() { err = errors.Join(err, rows.Close()) }()
-	p.History = h
-	var dt string
-	var next, last int64
-	values := make([]sql.NullInt64, len(s.ints))
-	for rows.Next() {
-		dims := make([]string, len(s.cfg.Dimensions))
-		dest := make([]any, 0, 3+len(dims)+len(values))
-		dest = append(dest, &dt, &next, &last)
-		for i := range dims {
-			dest = append(dest, &dims[i])
-		}
-		for i := range values {
-			dest = append(dest, &values[i])
-		}
-		if err := rows.Scan(dest...); err != nil {
-			return state, p, err
-		}
-		day, err := aggregate.ParseDay(dt)
-		if err != nil {
-			return state, p, fmt.Errorf("column %s: %w", colDay, err)
-		}
-		cells := make([]aggregate.Cell, len(s.cfg.Measures))
-		for i, at := range s.ints {
-			cells[at] = aggregate.Cell{Int: values[i].Int64, Null: !values[i].Valid}
-		}
-		state.Rows = append(state.Rows, aggregate.Row{Day: day, Dims: dims, Cells: cells, LastEventMs: last})
-		p.note(next, last, day)
+	out = make([]restored, len(asked))
+	places := make(map[string][]int, len(asked)) // two may ask for one history: an owner that ends and its successor
+	for i, w := range asked {
+		out[i].at.History = w.history
+		places[w.history.String()] = append(places[w.history.String()], i)
 	}
-	state.Next, state.WatermarkMs, state.HasWatermark = p.Next, p.WatermarkMs, len(state.Rows) > 0
-	return state, p, rows.Err()
+	var source, dt sql.RawBytes
+	var m mark
+	names, values := make([]string, len(s.cfg.Dimensions)), make([]sql.NullInt64, len(s.ints))
+	dest := []any{&dt, &m.next, &m.last}
+	for i := range names {
+		dest = append(dest, &names[i])
+	}
+	for i := range values {
+		dest = append(dest, &values[i])
+	}
+	dest = append(dest, &source)
+	for rows.Next() {
+		if err := rows.Scan(dest...); err != nil {
+			return nil, err
+		}
+		if m.day, err = aggregate.ParseDay(string(dt)); err != nil {
+			return nil, fmt.Errorf("column %s: %w", colDay, err)
+		}
+		for _, i := range places[string(source)] {
+			if m.day < asked[i].from {
+				continue
+			}
+			cells := make([]aggregate.Cell, len(s.cfg.Measures))
+			for k, at := range s.ints {
+				cells[at] = aggregate.Cell{Int: values[k].Int64, Null: !values[k].Valid}
+			}
+			r := &out[i]
+			r.state.Rows = append(r.state.Rows, aggregate.Row{Day: m.day, Dims: slices.Clone(names), Cells: cells, LastEventMs: m.last})
+			r.at.note(m.next, m.last, m.day)
+		}
+	}
+	for i := range out {
+		r := &out[i]
+		r.state.Next, r.state.WatermarkMs, r.state.HasWatermark = r.at.Next, r.at.WatermarkMs, len(r.state.Rows) > 0
+	}
+	return out, rows.Err()
 }
 
 // Save does nothing: a loaded batch is in the table.

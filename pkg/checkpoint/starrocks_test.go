@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"sort"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
 
@@ -69,14 +71,17 @@ func (tb *table) store(fes ...int) *checkpoint.StarRocks {
 }
 
 type inTurn struct {
+	mu  sync.Mutex
 	tb  *table
 	fes []int
 	n   int
 }
 
 func (c *inTurn) Query(ctx context.Context, fn func(*sql.Conn) error) error {
+	c.mu.Lock()
 	fe := c.fes[c.n%len(c.fes)]
 	c.n++
+	c.mu.Unlock()
 	return c.tb.dbs[fe-1].Query(ctx, fn)
 }
 
@@ -278,6 +283,77 @@ func TestStarRocksStatements(t *testing.T) {
 	require.Equal(t, []string{
 		sums + from + " >= 'app_events/1/' AND `rollcall_source` < 'app_events/10' GROUP BY `rollcall_source`, `dt`",
 		sums + from + source + " GROUP BY `rollcall_source`, `dt`",
-		"SELECT `dt`, `rollcall_next_offset`, `rollcall_last_event_ms`, `platform`, `order`, `pv`, `low`, `high`" + from + source + " AND `dt` >= '2024-10-04'",
+		"SELECT `dt`, `rollcall_next_offset`, `rollcall_last_event_ms`, `platform`, `order`, `pv`, `low`, `high`, `rollcall_source`" + from + source + " AND `dt` >= '2024-10-04'",
 	}, selects)
+}
+
+// TestStarRocksManyAtOnce: owners that ask at once share their statements, each gets what it would get alone, and a row that is not ours
+// troubles only the partition it is of.
+func TestStarRocksManyAtOnce(t *testing.T) {
+	tb := newTable(t)
+	const partitions = 20
+	for p := range int32(partitions) {
+		for _, topic := range []string{"t", "tt"} {
+			tb.load(t, history(topic, p, 0), int64(10+p), false, row(20000, "ios", int64(p), 7), row(20001, "web", int64(p)+1, 9))
+		}
+	}
+	body, err := tb.client.Encode([]sink.Part{{Source: "t/3/what", Next: 5, Rows: []aggregate.Row{row(20000, "ios", 5, 7)}}})
+	require.NoError(t, err)
+	require.NoError(t, tb.client.Load(t.Context(), "x", body).Err)
+
+	together, alone := tb.store(1), tb.store(1)
+	atOnce := func(do func(topic string, p int32)) (statements int) {
+		before := len(tb.cluster.Statements())
+		var wg sync.WaitGroup
+		for p := range int32(partitions) {
+			wg.Go(func() { do("t", p) })
+			wg.Go(func() { do("tt", p) })
+		}
+		wg.Wait()
+		for _, s := range tb.cluster.Statements()[before:] {
+			if strings.HasPrefix(s.SQL, "SELECT `") {
+				statements++
+			}
+		}
+		return statements
+	}
+	var mu sync.Mutex
+	listed := map[string][]checkpoint.Progress{}
+	n := atOnce(func(topic string, p int32) {
+		found, err := together.Progress(t.Context(), topic, p)
+		if topic == "t" && p == 3 {
+			assert.True(t, checkpoint.IsPermanent(err))
+			return
+		}
+		assert.NoError(t, err)
+		mu.Lock()
+		defer mu.Unlock()
+		listed[fmt.Sprint(topic, p)] = found
+	})
+	require.Less(t, n, partitions, "statements")
+	totals := map[string]aggregate.State{}
+	n = atOnce(func(topic string, p int32) {
+		state, at, err := together.Restore(t.Context(), history(topic, p, 0), aggregate.Day(20000+p%2))
+		assert.NoError(t, err)
+		assert.EqualValues(t, 10+p, at.Next)
+		mu.Lock()
+		defer mu.Unlock()
+		totals[fmt.Sprint(topic, p)] = state
+	})
+	require.Less(t, n, partitions, "statements")
+	for p := range int32(partitions) {
+		for _, topic := range []string{"t", "tt"} {
+			if topic != "t" || p != 3 {
+				found, err := alone.Progress(t.Context(), topic, p)
+				require.NoError(t, err)
+				require.Equal(t, found, listed[fmt.Sprint(topic, p)])
+			}
+			state, _, err := alone.Restore(t.Context(), history(topic, p, 0), aggregate.Day(20000+p%2))
+			require.NoError(t, err)
+			got := totals[fmt.Sprint(topic, p)]
+			require.Equal(t, sorted(state.Rows), sorted(got.Rows))
+			require.Len(t, got.Rows, 2-int(p%2))
+			require.Equal(t, state.WatermarkMs, got.WatermarkMs)
+		}
+	}
 }

@@ -85,6 +85,10 @@ func (v *env) eval(e expr) (any, error) {
 		return boolValue((a == nil) != x.not), err
 	case inExpr:
 		return v.in(x)
+	case fieldExpr:
+		return v.vals[x.at], nil
+	case amongExpr:
+		return v.among(x)
 	case betweenExpr:
 		ge := binExpr{"AND", binExpr{">=", x.e, x.lo}, binExpr{"<=", x.e, x.hi}}
 		if x.not {
@@ -167,9 +171,7 @@ func operate(op string, l, r any) (any, error) {
 		if err != nil {
 			return nil, nil // The operand that does not convert is NULL.
 		}
-		return boolValue(map[string]bool{
-			"=": c == 0, "!=": c != 0, "<": c < 0, "<=": c <= 0, ">": c > 0, ">=": c >= 0,
-		}[op]), nil
+		return boolValue(holds(op, c)), nil
 	case "LIKE":
 		a, errA := toText(l)
 		b, errB := toText(r)
@@ -179,6 +181,24 @@ func operate(op string, l, r any) (any, error) {
 		return boolValue(like(a, b)), nil
 	}
 	return arithmetic(op, l, r)
+}
+
+// holds says whether a comparison is true where its operands compare as c, as strings.Compare has it.
+func holds(op string, c int) bool {
+	switch op {
+	case "=":
+		return c == 0
+	case "!=":
+		return c != 0
+	case "<":
+		return c < 0
+	case "<=":
+		return c <= 0
+	case ">":
+		return c > 0
+	default:
+		return c >= 0
+	}
 }
 
 // like matches % and _; a backslash takes the next character literally. It goes back only to the last %, so no pattern
@@ -315,6 +335,56 @@ func (v *env) in(x inExpr) (any, error) {
 		return nil, nil
 	}
 	return boolValue(x.not), nil
+}
+
+// fieldExpr and amongExpr are what bind makes.
+type (
+	fieldExpr struct{ at int }
+	amongExpr struct {
+		in  inExpr
+		set map[string]bool
+	}
+)
+
+// bind prepares an expression for many rows: columns are looked up once, and lists of strings become sets. Whatever it does not know it leaves
+// as it is, for the same result.
+func bind(e expr, cols []source) expr {
+	switch x := e.(type) {
+	case colExpr:
+		if i, err := findSource(cols, x); err == nil {
+			return fieldExpr{i}
+		}
+	case binExpr:
+		return binExpr{x.op, bind(x.l, cols), bind(x.r, cols)}
+	case notExpr:
+		return notExpr{bind(x.e, cols)}
+	case isNullExpr:
+		return isNullExpr{bind(x.e, cols), x.not}
+	case inExpr:
+		in := inExpr{bind(x.e, cols), x.list, x.not}
+		set := make(map[string]bool, len(x.list))
+		for _, l := range x.list {
+			lit, ok := l.(litExpr)
+			s, text := lit.v.(string)
+			if !ok || !text {
+				return in
+			}
+			set[s] = true
+		}
+		return amongExpr{in, set}
+	}
+	return e
+}
+
+func (v *env) among(x amongExpr) (any, error) {
+	a, err := v.eval(x.in.e)
+	if err != nil {
+		return nil, err
+	}
+	if s, ok := a.(string); ok {
+		return boolValue(x.set[s] != x.in.not), nil
+	}
+	return v.in(x.in)
 }
 
 func (v *env) caseWhen(x caseExpr) (any, error) {

@@ -323,13 +323,13 @@ func (p *parser) viewBody(v *view) (err error) {
 	return p.end()
 }
 
-// checkView analyses a view by running it, and fixes its column names.
+// checkView analyses a view by running it over no rows, and fixes its column names.
 func (st *statement) checkView(v *view) error {
 	s, err := parseSelect(v.text)
 	if err != nil {
 		return err
 	}
-	r, err := st.q.run(s)
+	r, err := st.q.planning().run(s)
 	if err != nil {
 		return err
 	}
@@ -420,7 +420,7 @@ func (e *engine) execTruncate(st *statement) error {
 	}
 	for _, p := range t.partitions {
 		if len(only) == 0 || slices.Contains(only, p.name) {
-			p.rows = map[string]*row{}
+			p.clear()
 		}
 	}
 	t.history = nil

@@ -21,6 +21,14 @@ type querier struct {
 	session *session
 	notYet  func(*table, undo) bool // what a lagging FE has not seen; nil: it has seen all
 	depth   int
+	noRows  bool // only what columns come out is wanted: tables count as empty
+}
+
+// planning is the querier for a statement whose columns are wanted, not its rows.
+func (q *querier) planning() *querier {
+	p := *q
+	p.noRows = true
+	return &p
 }
 
 var errDepth = errors.New("views are nested too deeply")
@@ -68,6 +76,9 @@ func (q *querier) source(ref *tableRef) (*relation, error) {
 		notYet = func(u undo) bool { return q.notYet(t, u) }
 	}
 	cols, rows := t.scan(notYet)
+	if q.noRows {
+		rows = nil
+	}
 	r := &relation{}
 	for _, c := range cols {
 		r.cols = append(r.cols, source{ref.alias, c.name, c.typ})
@@ -209,6 +220,7 @@ func (q *querier) filter(where expr, in *relation) ([][]any, error) {
 	}
 	var out [][]any
 	v := env{cols: in.cols, session: q.session}
+	where = bind(where, in.cols)
 	for _, r := range in.rows {
 		v.vals = r
 		ok, err := v.truth(where)
@@ -265,10 +277,14 @@ func (q *querier) group(s *selectStmt, items []selectItem, in *relation, rows []
 
 func groupRows(by []expr, rows [][]any, v env) (order []string, groups map[string][][]any, err error) {
 	groups = map[string][][]any{}
+	bound := make([]expr, len(by))
+	for i, g := range by {
+		bound[i] = bind(g, v.cols)
+	}
 	for _, r := range rows {
 		v.vals = r
 		key := make([]any, len(by))
-		for i, g := range by {
+		for i, g := range bound {
 			if key[i], err = v.eval(g); err != nil {
 				return nil, nil, err
 			}

@@ -205,7 +205,7 @@ func (e *engine) execDesc(st *statement) (*relation, error) {
 		return nil, err
 	}
 	if v, ok := d.views[name]; ok {
-		rel, err := st.q.view(v, name)
+		rel, err := st.q.planning().view(v, name)
 		if err != nil {
 			return nil, err
 		}

@@ -71,7 +71,19 @@ type partition struct {
 	rows    map[string]*row
 	version int64
 	pending []*txn
+	order   []string // the keys of rows, sorted; nil when rows has other keys since
 }
+
+// keys are those of the rows in their order. Readers come in numbers, new keys seldom.
+func (p *partition) keys() []string {
+	if p.order == nil {
+		p.order = slices.Sorted(maps.Keys(p.rows))
+	}
+	return p.order
+}
+
+// clear forgets the rows.
+func (p *partition) clear() { p.rows, p.order = map[string]*row{}, nil }
 
 // row is immutable once shared with history; vals follow the table's columns.
 type row struct{ vals []any }
@@ -174,7 +186,7 @@ func (t *table) dropPartition(name string) bool {
 	if !ok {
 		return false
 	}
-	p.rows = map[string]*row{}
+	p.clear()
 	if len(p.pending) == 0 {
 		delete(t.partitions, name)
 	}
@@ -209,6 +221,9 @@ func (t *table) merge(p *partition, vals []any, u *undo) {
 		if _, seen := u.old[p.name][key]; !seen {
 			u.old[p.name][key] = old
 		}
+	}
+	if !ok {
+		p.order = nil
 	}
 	if !ok || t.model == modelPrimary || t.model == modelUnique {
 		p.rows[key] = &row{ownValues(vals)}
@@ -317,7 +332,7 @@ func (t *table) scan(notYet func(undo) bool) (cols []column, rows []*row) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(t.partitions)) {
 		p := t.partitions[name]
-		for _, key := range slices.Sorted(maps.Keys(p.rows)) {
+		for _, key := range p.keys() {
 			if _, hidden := shadow[name][key]; !hidden {
 				rows = append(rows, p.rows[key])
 			}
