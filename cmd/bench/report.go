@@ -151,6 +151,7 @@ func (r report) startRows() [][]string {
 		append([]string{"exec to first record counted"}, seconds(firstOf)...),
 		append([]string{"exec to a record of every partition counted"}, seconds(allOf)...),
 		{"peak RSS of a start", fmt.Sprintf("%.0f MiB", least(s.starts, peakOf)), fmt.Sprintf("%.0f MiB", median(s.starts, peakOf))},
+		{"cores of others meanwhile", fmt.Sprintf("%.1f", least(s.starts, otherOf)*float64(r.machine.cores)), fmt.Sprintf("%.1f", median(s.starts, otherOf)*float64(r.machine.cores))},
 		{"RSS idle, keys restored", fmt.Sprintf("%.0f MiB", s.idleMiB), ""},
 		{"RSS idle, nothing counted yet", fmt.Sprintf("%.0f MiB", s.emptyMiB), ""},
 	}

@@ -39,6 +39,7 @@ type start struct {
 func firstOf(s start) float64 { return s.first.Seconds() }
 func allOf(s start) float64   { return s.all.Seconds() }
 func peakOf(s start) float64  { return s.peakMiB }
+func otherOf(s start) float64 { return s.share.others }
 
 // starting measures starts that restore keys, and idle workers. The table must be the truth in the end.
 func starting(ctx context.Context, f flags) (startResult, error) {

@@ -53,6 +53,12 @@ func TestSelect(t *testing.T) {
 		{"SELECT rollcall_source FROM dau.daily WHERE rollcall_source LIKE 'b%' AND low IS NULL ORDER BY pv LIMIT 1 OFFSET 1", [][]any{{"b/0"}}},
 		{"SELECT CONCAT(dt, '/', platform, '/', pv) FROM dau.daily WHERE low IS NOT NULL ORDER BY low", [][]any{{"2024-03-01/ios/7"}, {"2024-03-01/web/1"}}},
 		{"SELECT COUNT(*) FROM dau.daily WHERE dt < date_sub('2024-03-02', INTERVAL 1 DAY)", [][]any{{int64(0)}}},
+		// Lists of strings, of another type than the column, with NULL on either side.
+		{"SELECT COUNT(*) FROM dau.daily WHERE platform NOT IN ('web', 'none')", [][]any{{int64(4)}}},
+		{"SELECT COUNT(*) FROM dau.daily WHERE dt IN ('2024-03-01', 'x') AND platform = 'web'", [][]any{{int64(1)}}},
+		{"SELECT COUNT(*) FROM dau.daily WHERE low IN ('3', '4')", [][]any{{int64(1)}}},
+		{"SELECT COUNT(*) FROM dau.daily WHERE low NOT IN ('3', '4')", [][]any{{int64(1)}}},
+		{"SELECT COUNT(*) FROM dau.daily WHERE platform NOT IN ('web', NULL)", [][]any{{int64(0)}}},
 		{"SELECT MAX(pv) FROM dau.daily WHERE platform = 'none'", [][]any{{nil}}},
 		{"SELECT platform, MAX(pv) FROM dau.daily WHERE platform = 'none' GROUP BY platform", nil},
 		{"SELECT 1 + 2 * 3, 7 / 2, 7 DIV 2, 7 % 2, -(3), 2 > 1, NULL IS NULL, 'it''s', 1 <=> NULL", [][]any{{int64(7), 3.5, int64(3), int64(1), int64(-3), int64(1), int64(1), "it's", int64(0)}}},
