@@ -133,6 +133,8 @@ func TestHeadline(t *testing.T) {
 		{Status{}, nil, "Idle: no partition is assigned to this worker"},
 		{Status{Partitions: one}, nil, "Nothing is known to be complete yet"},
 		{Status{Partitions: one, CompleteUntil: at(14, 3, 10), PartitionsBehind: 2}, nil, "Today's DAU is complete up to 14:03:10; 2 partitions behind"},
+		{Status{Partitions: []Partition{{State: "running", Problem: "x"}, {State: "running"}}, CompleteUntil: at(14, 3, 10)}, nil, "Today's DAU is complete up to 14:03:10; 1 partition held up"},
+		{Status{Partitions: []Partition{{State: "running", Problem: "x"}}, CompleteUntil: at(14, 3, 10), PartitionsBehind: 1}, nil, "Today's DAU is complete up to 14:03:10; 1 partition behind; 1 partition held up"},
 		{Status{Partitions: one, CompleteUntil: at(14, 3, 10), PartitionsBehind: 1}, nil, "Today's DAU is complete up to 14:03:10; 1 partition behind"},
 		{Status{Partitions: one, CompleteUntil: at(19, 59, 58)}, nil, "Today's DAU is complete up to 19:59:58; no partition is behind"},
 		{Status{Partitions: one, CompleteUntil: at(19, 59, 58), TimeZone: "Asia/Shanghai"}, nil, "Today's DAU is complete up to 03:59:58; no partition is behind"},

@@ -177,13 +177,12 @@ func headline(s Status) string {
 		parts = append(parts, completeUntil(s))
 	}
 	if len(s.Partitions) > 0 && !s.CompleteUntil.IsZero() {
-		switch s.PartitionsBehind {
-		case 0:
-			parts = append(parts, "no partition is behind")
-		case 1:
-			parts = append(parts, "1 partition behind")
-		default:
-			parts = append(parts, fmt.Sprintf("%d partitions behind", s.PartitionsBehind))
+		held := heldUp(s)
+		if s.PartitionsBehind > 0 || held == 0 {
+			parts = append(parts, several(s.PartitionsBehind, "behind"))
+		}
+		if held > 0 {
+			parts = append(parts, several(held, "held up"))
 		}
 	}
 	text := strings.Join(parts, "; ")
@@ -197,6 +196,27 @@ func headline(s Status) string {
 		text += ". Not ready: " + strings.Join(failing, ", ")
 	}
 	return text
+}
+
+// heldUp counts partitions that run and for which something is in the way.
+func heldUp(s Status) (n int) {
+	for _, p := range s.Partitions {
+		if p.State == "running" && p.Problem != "" {
+			n++
+		}
+	}
+	return n
+}
+
+func several(n int, what string) string {
+	switch n {
+	case 0:
+		return "no partition is " + what
+	case 1:
+		return "1 partition " + what
+	default:
+		return fmt.Sprintf("%d partitions %s", n, what)
+	}
 }
 
 // completeUntil names the day as a person would, on the calendar of the zone

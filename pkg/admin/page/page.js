@@ -54,7 +54,8 @@ function pairs(id, rows) {
 }
 
 function header(s, c) {
-  const tone = s.ready ? (s.partitions_behind > 0 ? "warn" : "ok") : "bad";
+  const trouble = s.partitions_behind > 0 || s.partitions.some((p) => p.problem);
+  const tone = s.ready ? (trouble ? "warn" : "ok") : "bad";
   document.querySelector("header").className = tone;
   $("headline").textContent = s.headline;
   $("who").textContent = [s.worker, s.version, s.started && "up " + c.age(s.started), "days in " + (s.time_zone || "UTC")].filter(Boolean).join(" · ");
@@ -63,24 +64,34 @@ function header(s, c) {
   document.title = (s.ready ? "" : "✗ ") + "rollcall " + s.worker;
 }
 
+// What a partition does, in a word, and since when. One that runs may be held up or paused all the same; a moment's queue is neither.
+function doing(p) {
+  const paused = p.paused.filter((word) => word !== p.state && word !== "queue");
+  const why = [paused.join(", "), p.problem].filter(Boolean).join("; ");
+  if (p.state !== "running") return { word: p.state, since: p.since, why, tone: p.state === "stopped" || p.problem ? "bad" : "warn" };
+  if (p.problem) return { word: "held up", why, tone: "bad" };
+  if (paused.length) return { word: "paused", since: p.paused_since, why, tone: "warn" };
+  return { word: "running", why, tone: "ok" };
+}
+
 function partitions(s, c) {
   const list = s.partitions, states = new Map();
   let lag = 0;
   for (const p of list) {
-    states.set(p.state, (states.get(p.state) || 0) + 1);
+    const { word } = doing(p);
+    states.set(word, (states.get(word) || 0) + 1);
     if (p.lag > 0) lag += p.lag;
   }
   const summary = [...states].map(([state, n]) => n + " " + state).join(", ");
-  $("partitions-summary").textContent = list.length === 0 ? "None assigned to this worker." : summary + "; " + count(lag) + " records of lag.";
+  $("partitions-summary").textContent = list.length === 0 ? "None assigned to this worker." : summary + "; " + count(lag) + " records still to read.";
   $("partitions").hidden = list.length === 0;
   const labels = [...$("partitions").tHead.rows[0].cells].map((cell) => cell.textContent);
   $("partitions").tBodies[0].replaceChildren(...list.map((p) => {
-    const row = element("tr"), fine = p.state === "running" && !p.problem;
-    const why = [p.paused.filter((word) => word !== p.state).join(", "), p.problem].filter(Boolean).join("; ");
-    const state = p.state + (!fine && p.since ? " for " + c.age(p.since) : "") + (why ? ": " + why : "");
+    const row = element("tr"), d = doing(p);
+    const state = d.word + (d.since ? " for " + c.age(d.since) : "") + (d.why ? ": " + d.why : "");
     row.append(
       element("td", p.topic + "/" + p.partition),
-      element("td", state, "words " + (fine ? "ok" : p.state === "stopped" || p.problem ? "bad" : "warn")),
+      element("td", state, "words " + d.tone),
       element("td", count(p.lag), "n"), element("td", c.at(p.complete_until)), element("td", c.at(p.watermark)),
       element("td", count(p.position), "n"), element("td", count(p.committed), "n"), element("td", count(p.log_end), "n"),
       element("td", p.history || "–", "dim"));
