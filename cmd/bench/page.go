@@ -45,11 +45,11 @@ combinations of dimensions, each user in one of them and in one partition, twice
 ## Start and idle
 
 A worker whose %s keys are in the table starts with one new record in each of %d partitions, %d times: from exec to records counted, as its metrics show them
-(asked every 10 ms). In between it finds brokers and table, joins the group, reads commits and histories, restores the totals and fetches. Idle memory is VmRSS after
+(asked every %d ms). In between it finds brokers and table, joins the group, reads commits and histories, restores the totals and fetches. Idle memory is VmRSS after
 %d s without records, with all partitions assigned. Real brokers let the first member of an empty group wait first, 3 s by default (group.initial.rebalance.delay.ms); kfake does not.
 Most of the time to the first record is the stand-in's, which reads its table row by row for every question: StarRocks answers sooner.
 
-%s`, thousands(float64(s.keys)), startPartitions, len(s.starts), int(idleAfter.Seconds()), markdown(r.startRows()))
+%s`, thousands(float64(s.keys)), startPartitions, len(s.starts), startPoll.Milliseconds(), int(idleAfter.Seconds()), markdown(r.startRows()))
 	}
 	if o := r.othersCores(); o >= 0.2 {
 		fmt.Fprintf(out, "\n**Other programs took up to %.1f of the %d cores during these runs. Take ratios for a lower bound and times for an upper one, and measure again on a quiet machine.**\n",

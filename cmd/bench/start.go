@@ -17,6 +17,8 @@ import (
 const (
 	// idleAfter is how long a worker has had nothing to do when its memory is read: garbage of the start is gone by then.
 	idleAfter = 20 * time.Second
+	// startPoll is how often a starting worker's metrics are read; answering costs it time.
+	startPoll = 25 * time.Millisecond
 	// startLimit is when a start that does not come to its first record is given up.
 	startLimit = time.Minute
 )
@@ -217,7 +219,7 @@ func (w *watcher) counted(ctx context.Context, p *workerproc.Process, n int, tel
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("%d of %d records: %w", got, n, ctx.Err())
-		case <-time.After(10 * time.Millisecond):
+		case <-time.After(startPoll):
 		}
 	}
 }

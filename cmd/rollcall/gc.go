@@ -17,6 +17,11 @@ const (
 	// since what costs is the number of collections per byte allocated.
 	gcHeadroom = 48 << 20
 	gcEvery    = 500 * time.Millisecond
+	// gcIdlePercent is for a worker that allocates less than gcIdleAllocs between two looks, gcIdleLooks times in a row: collecting costs it
+	// nothing, and the garbage of its start and of its last work need not stay.
+	gcIdlePercent = 50
+	gcIdleAllocs  = 1 << 20
+	gcIdleLooks   = 10
 )
 
 // gcPercent is the pace of collection for a live heap of so many bytes.
@@ -27,9 +32,30 @@ func gcPercent(live uint64) int {
 	return int(min(max(gcHeadroom*100/live, gcMinPercent), gcMaxPercent))
 }
 
+// gcPace follows what the program allocates.
+type gcPace struct {
+	allocs uint64 // as of the last look
+	quiet  int    // looks in a row
+}
+
+// percent is the pace of collection for a live heap of so many bytes and all bytes allocated so far.
+func (p *gcPace) percent(live, allocs uint64) int {
+	if allocs-p.allocs < gcIdleAllocs {
+		p.quiet++
+	} else {
+		p.quiet = 0
+	}
+	p.allocs = allocs
+	if p.quiet >= gcIdleLooks {
+		return min(gcIdlePercent, gcPercent(live))
+	}
+	return gcPercent(live)
+}
+
 // tuneGC keeps the pace of garbage collection at what the live heap asks for, until ctx is done.
 func tuneGC(ctx context.Context) {
-	sample := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
+	sample := []metrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/gc/heap/allocs:bytes"}}
+	var pace gcPace
 	now := gcMaxPercent
 	debug.SetGCPercent(now)
 	tick := time.NewTicker(gcEvery)
@@ -41,10 +67,10 @@ func tuneGC(ctx context.Context) {
 		case <-tick.C:
 		}
 		metrics.Read(sample)
-		if sample[0].Value.Kind() != metrics.KindUint64 {
-			return // a Go release without this metric: the start value stays
+		if sample[0].Value.Kind() != metrics.KindUint64 || sample[1].Value.Kind() != metrics.KindUint64 {
+			return // a Go release without these metrics: the start value stays
 		}
-		if want := gcPercent(sample[0].Value.Uint64()); want > now+now/10 || want < now-now/10 {
+		if want := pace.percent(sample[0].Value.Uint64(), sample[1].Value.Uint64()); want > now+now/10 || want < now-now/10 {
 			debug.SetGCPercent(want)
 			now = want
 		}
