@@ -1,11 +1,13 @@
 package kafkatest
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"strconv"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -69,15 +71,20 @@ type link struct {
 
 // NewProxy opens a proxy in mode Pass in front of a TCP address, which need not listen yet.
 func NewProxy(target string) (*Proxy, error) {
-	ports, err := freePorts(1)
-	if err != nil {
-		return nil, err
+	for tries := 0; ; tries++ {
+		ports, err := freePorts(1)
+		if err != nil {
+			return nil, err
+		}
+		p := &Proxy{port: ports[0], target: target, thawed: make(chan struct{}), links: map[*link]struct{}{}}
+		err = p.Set(Pass)
+		if err == nil {
+			return p, nil
+		}
+		if tries == 20 || !errors.Is(err, syscall.EADDRINUSE) { // another process may take a port between the look and the bind
+			return nil, err
+		}
 	}
-	p := &Proxy{port: ports[0], target: target, thawed: make(chan struct{}), links: map[*link]struct{}{}}
-	if err := p.Set(Pass); err != nil {
-		return nil, err
-	}
-	return p, nil
 }
 
 func loopback(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
