@@ -81,9 +81,10 @@ func fold(c callExpr, rows [][]any, v env) (any, error) {
 	}
 	vals := make([]any, 0, len(rows))
 	seen := map[string]bool{}
+	arg := bind(c.args[0], v.cols)
 	for _, r := range rows {
 		v.vals = r
-		val, err := v.eval(c.args[0])
+		val, err := v.eval(arg)
 		if err != nil {
 			return nil, err
 		}

@@ -378,6 +378,13 @@ func unqualified(e expr) expr {
 func (q *querier) project(s *selectStmt, items []selectItem, groups []env) ([][]any, error) {
 	type sortable struct{ out, keys []any }
 	var all []sortable
+	plain := make([]expr, len(items)) // all groups have the same columns
+	for i, it := range items {
+		plain[i] = it.e
+		if c, ok := it.e.(colExpr); ok && len(groups) > 0 {
+			plain[i] = bind(c, groups[0].cols)
+		}
+	}
 	for _, g := range groups {
 		if s.having != nil {
 			ok, err := g.truth(q.substitute(s.having, items, g.cols))
@@ -389,8 +396,8 @@ func (q *querier) project(s *selectStmt, items []selectItem, groups []env) ([][]
 			}
 		}
 		var row sortable
-		for _, it := range items {
-			val, err := g.eval(it.e)
+		for _, e := range plain {
+			val, err := g.eval(e)
 			if err != nil {
 				return nil, err
 			}
