@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"slices"
 	"sync"
 	"syscall"
 	"testing"
@@ -263,12 +264,22 @@ func TestPartitionWithoutALeader(t *testing.T) {
 func TestForgottenBrokersHoldNothingUp(t *testing.T) {
 	for _, mode := range []string{dropped, silent} {
 		for range 6 {
-			t.Run(mode, func(t *testing.T) { forgottenBrokers(t, mode) })
+			t.Run(mode, func(t *testing.T) { deadBrokers(t, mode, false) })
 		}
 	}
 }
 
-func forgottenBrokers(t *testing.T, mode string) {
+// The same while the cluster goes on listing them, and while their partitions' bounds are asked for, as a worker does: such a question
+// may not hold up what waits behind it on the connection.
+func TestListedDeadBrokersHoldNothingUp(t *testing.T) {
+	for _, mode := range []string{refused, dropped, silent} {
+		for range 6 {
+			t.Run(mode, func(t *testing.T) { deadBrokers(t, mode, true) })
+		}
+	}
+}
+
+func deadBrokers(t *testing.T, mode string, listed bool) {
 	const partitions = 24
 	ports := make([]int, 12)
 	for i := range ports {
@@ -304,9 +315,22 @@ func forgottenBrokers(t *testing.T, mode string) {
 		for _, n := range dead {
 			f.set(mode, fmt.Sprintf("127.0.0.1:%d", 9092+n), fmt.Sprintf("localhost:%d", 9092+n))
 		}
-		time.Sleep(7 * time.Second) // the client has noticed
-		for _, n := range dead {
-			require.NoError(t, w.kafka.RemoveNode(n)) // others lead
+		if listed {
+			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+			_, err := m.Bounds(ctx, []Partition{part(dead[0]), part(dead[1]), part(dead[2]), part(dead[3])})
+			cancel()
+			require.Error(t, err)
+			time.Sleep(time.Second)
+			for p := range int32(partitions) {
+				if leader := w.kafka.LeaderFor(topic, p); slices.Contains(dead, leader) {
+					require.NoError(t, w.kafka.MoveTopicPartition(topic, p, coordinator))
+				}
+			}
+		} else {
+			time.Sleep(7 * time.Second) // the client has noticed
+			for _, n := range dead {
+				require.NoError(t, w.kafka.RemoveNode(n)) // others lead
+			}
 		}
 		elected := time.Now()
 		w.produce(topic, 1, all...)

@@ -17,6 +17,9 @@ const (
 	listEarliest = -2
 )
 
+// remoteLookup is how long a broker may take to find a time in remote storage.
+const remoteLookup = 10 * time.Second
+
 // Committed reads the group's commits of a topic's partitions. A partition that is not in the result has none. It fails as a whole: a
 // commit that could not be read must not be taken for none. Transactions that are about to commit offsets make it fail as well
 // (UNSTABLE_OFFSET_COMMIT): ask again.
@@ -202,6 +205,12 @@ func list(ctx context.Context, client *kgo.Client, ps []Partition, timestamp int
 	req := kmsg.NewPtrListOffsetsRequest()
 	req.ReplicaID = -1
 	req.IsolationLevel = isolation
+	// How long the broker may look into remote storage (KIP-1075), which the ends of a log do not need. The client waits as long as that and
+	// its overhead on the connection, and everything behind it as well, whatever ctx says: the default of 30 s would hold metadata up.
+	req.TimeoutMillis = 0
+	if timestamp >= 0 {
+		req.TimeoutMillis = int32(remoteLookup.Milliseconds())
+	}
 	topics := make(map[string]int)
 	open := make(map[Partition]struct{}, len(ps))
 	for _, p := range ps {

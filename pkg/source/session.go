@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -29,12 +30,13 @@ type session struct {
 	failing map[brokerKey]time.Time
 
 	around around
+	dialer *dialer
 	// heard is when a broker last answered anything, Unix ns; at first, when the client was made.
 	heard atomic.Int64
 }
 
 func newSession(s *Source, cancel context.CancelFunc) *session {
-	sess := &session{source: s, cancel: cancel, failing: make(map[brokerKey]time.Time)}
+	sess := &session{source: s, cancel: cancel, failing: make(map[brokerKey]time.Time), dialer: newDialer(s.dial)}
 	sess.heard.Store(time.Now().UnixNano())
 	return sess
 }
@@ -65,7 +67,6 @@ func (s *Source) options(ctx context.Context, sess *session) []kgo.Opt {
 		kgo.WithContext(ctx),
 		kgo.SeedBrokers(seeds...),
 		kgo.ClientID(c.ClientID),
-		kgo.DialTimeout(3 * time.Second),
 		kgo.RequestTimeoutOverhead(5 * time.Second),
 		kgo.RetryBackoffFn(sess.retryBackoff),
 		kgo.MetadataMinAge(500 * time.Millisecond),
@@ -121,7 +122,7 @@ func (s *Source) options(ctx context.Context, sess *session) []kgo.Opt {
 	} else {
 		opts = append(opts, kgo.ConsumeTopics(topics...))
 	}
-	return append(opts, c.Security...)
+	return append(append(opts, c.Security...), sess.dialer.options()...)
 }
 
 // versions are the client's own, but for Fetch: from version 16 on a broker that is not the leader says who is (KIP-951), and the client
@@ -310,6 +311,9 @@ func (sess *session) OnBrokerRead(meta kgo.BrokerMetadata, key int16, _ int, _, 
 		sess.over(brokerKey{addr: address(meta)})
 	default:
 		sess.leaderFailed(meta, err)
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			sess.dialer.cut(address(meta))
+		}
 	}
 }
 

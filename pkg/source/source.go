@@ -18,6 +18,7 @@ type Source struct {
 	cfg     Config
 	handler Handler
 	log     *zap.Logger
+	dial    dialFunc
 
 	// mu guards everything below it. It is never held while the handler is called, nor while a call of the client may wait for a callback.
 	mu         sync.Mutex
@@ -55,6 +56,10 @@ func New(cfg Config, h Handler) (*Source, error) {
 		parts: make(map[Partition]*partState), troubles: make(map[Partition]*trouble), stalled: make(map[Partition]stall),
 		seeds: slices.Clone(cfg.Seeds), topics: slices.Clone(cfg.Topics),
 		committing: make(chan struct{}, 1), packing: packing{ratio: packedAtFirst},
+	}
+	var err error
+	if s.dial, err = dialOf(cfg.Security); err != nil {
+		return nil, fmt.Errorf("source settings: %w", err)
 	}
 	if err := kgo.ValidateOpts(s.options(context.Background(), newSession(s, nil))...); err != nil {
 		return nil, fmt.Errorf("source settings: %w", err)
