@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"os"
 	"slices"
 	"sync"
 	"syscall"
@@ -21,6 +22,7 @@ import (
 const (
 	present = ""
 	refused = "refused" // nobody listens, connections are cut
+	unknown = "unknown" // the name is not known, connections are cut
 	dropped = "dropped" // SYNs are dropped, connections say nothing more
 	silent  = "silent"  // connections are accepted and say nothing
 )
@@ -49,7 +51,10 @@ func (f *faultyNet) set(mode string, addrs ...string) {
 func (f *faultyNet) dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	switch f.mode(addr) {
 	case refused:
-		return nil, fmt.Errorf("dial %s: %w", addr, syscall.ECONNREFUSED)
+		return nil, &net.OpError{Op: "dial", Net: network, Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)} // as the net package
+	case unknown:
+		host, _, _ := net.SplitHostPort(addr)
+		return nil, &net.OpError{Op: "dial", Net: network, Err: &net.DNSError{Err: "no such host", Name: host, IsNotFound: true}}
 	case dropped:
 		ctx, cancel := context.WithTimeout(ctx, 3*time.Second) // as kgo.DialTimeout, which a dialer of one's own does without
 		defer cancel()
@@ -74,8 +79,8 @@ func (c *faultyConn) Write(b []byte) (int, error) {
 	switch c.f.mode(c.addr) {
 	case present:
 		return c.Conn.Write(b)
-	case refused:
-		return 0, syscall.ECONNRESET
+	case refused, unknown:
+		return 0, &net.OpError{Op: "write", Net: "tcp", Err: os.NewSyscallError("write", syscall.ECONNRESET)}
 	}
 	return len(b), nil
 }
@@ -84,8 +89,8 @@ func (c *faultyConn) Read(b []byte) (int, error) {
 	for {
 		n, err := c.Conn.Read(b)
 		switch mode := c.f.mode(c.addr); {
-		case mode == refused:
-			return 0, syscall.ECONNRESET
+		case mode == refused || mode == unknown:
+			return 0, &net.OpError{Op: "read", Net: "tcp", Err: os.NewSyscallError("read", syscall.ECONNRESET)}
 		case err != nil || mode == present:
 			return n, err
 		}
@@ -341,4 +346,38 @@ func deadBrokers(t *testing.T, mode string, listed bool) {
 		_, lost := m.notes.gone()
 		require.Empty(t, lost)
 	}, kfake.NumBrokers(12), kfake.Ports(ports...))
+}
+
+// The group's coordinator and most of the other brokers are gone for less than a session: the client asks several of them in a row for the
+// coordinator, and none of that may cost the group. Several worlds, since the client asks in random order.
+func TestCoordinatorAwayKeepsTheGroup(t *testing.T) {
+	for _, mode := range []string{refused, unknown} {
+		for range 6 {
+			t.Run(mode, func(t *testing.T) {
+				inBubble(t, 2, func(t *testing.T, w *world) {
+					w.epochEnds(keepsAll)
+					f := &faultyNet{w: w, gone: map[string]string{}}
+					m := w.join(func(c *Config, _ *notes) { c.Security = []kgo.Opt{kgo.Dialer(f.dial)} })
+					defer m.leave()
+					w.produce(topic, 1, 0, 1)
+					w.eventually(20*time.Second, "all read", func() bool { return m.notes.at(part(0)) == 1 && m.notes.at(part(1)) == 1 })
+					living := (w.kafka.CoordinatorFor(group) + 1) % 5
+					for n := range int32(5) {
+						if n != living {
+							f.set(mode, fmt.Sprintf("127.0.0.1:%d", 9092+n), fmt.Sprintf("localhost:%d", 9092+n))
+						}
+					}
+					time.Sleep(6 * time.Second)
+					f.mu.Lock()
+					clear(f.gone)
+					f.mu.Unlock()
+					time.Sleep(20 * time.Second)
+					_, lost := m.notes.gone()
+					require.Empty(t, lost)
+					require.Equal(t, 2, m.notes.owned())
+					require.Zero(t, m.Status().Rebuilds)
+				}, kfake.NumBrokers(5), kfake.Ports(9092, 9093, 9094, 9095, 9096))
+			})
+		}
+	}
 }

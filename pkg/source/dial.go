@@ -73,6 +73,7 @@ func (d *dialer) DialContext(ctx context.Context, network, addr string) (net.Con
 		return nil, fmt.Errorf("dialled a moment ago: %w", last.err)
 	}
 	conn, err := d.dial(ctx, network, addr)
+	err = retriable(err)
 	now := time.Now()
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -85,6 +86,26 @@ func (d *dialer) DialContext(ctx context.Context, network, addr string) (net.Con
 	}
 	return conn, err
 }
+
+// retriable makes every dial that failed look like one that timed out. The client asks again after those only; after others it asks one more
+// broker for a group's coordinator and then gives the group up, at once if a name is unknown, which a pod's is while it restarts: two dead
+// brokers that it happens to ask in a row would cost the group's session (franz-go 1.22.3: isRetryableBrokerErr, isPermanentDialErr).
+func retriable(err error) error {
+	op, ok := errors.AsType[*net.OpError](err)
+	if !ok || op.Op != "dial" || op.Timeout() || errors.Is(err, context.Canceled) {
+		return err
+	}
+	like := *op
+	like.Err = likeTimeout{op.Err}
+	return &like
+}
+
+// likeTimeout is an error that says that it is a timeout. What it wraps is not found by errors.As, which the client would heed.
+type likeTimeout struct{ cause error }
+
+func (e likeTimeout) Error() string { return e.cause.Error() }
+func (likeTimeout) Timeout() bool   { return true }
+func (likeTimeout) Temporary() bool { return true }
 
 // OnBrokerDisconnect implements kgo.HookBrokerDisconnect.
 func (d *dialer) OnBrokerDisconnect(meta kgo.BrokerMetadata, conn net.Conn) {
