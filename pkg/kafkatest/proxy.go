@@ -69,6 +69,9 @@ type link struct {
 	once   sync.Once
 }
 
+// portPatience is far above the time between a fork and its exec.
+const portPatience = 2 * time.Second
+
 // NewProxy opens a proxy in mode Pass in front of a TCP address, which need not listen yet.
 func NewProxy(target string) (*Proxy, error) {
 	for tries := 0; ; tries++ {
@@ -128,14 +131,24 @@ func (p *Proxy) Set(m Mode) error {
 
 // listen gives the port the socket that the mode needs.
 func (p *Proxy) listen(m Mode) error {
-	accepts := m == Pass || m == Silent
-	if accepts && p.ln != nil {
+	if accepts(m) && p.ln != nil {
 		return nil
 	}
 	p.release()
-	var err error
+	// A process that is being started holds copies of this one's sockets until its exec, also of the one just released.
+	for end := time.Now().Add(portPatience); ; time.Sleep(time.Millisecond) {
+		err := p.bind(m)
+		if !errors.Is(err, syscall.EADDRINUSE) || time.Now().After(end) {
+			return err
+		}
+	}
+}
+
+func accepts(m Mode) bool { return m == Pass || m == Silent }
+
+func (p *Proxy) bind(m Mode) (err error) {
 	switch {
-	case accepts:
+	case accepts(m):
 		if p.ln, err = net.Listen("tcp", p.Addr()); err == nil {
 			ln := p.ln
 			p.wg.Go(func() { p.accept(ln) })

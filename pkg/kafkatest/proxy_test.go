@@ -5,6 +5,8 @@ import (
 	"io"
 	"net"
 	"os"
+	"os/exec"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -157,4 +159,38 @@ func TestProxySwitchesOften(t *testing.T) {
 		}
 	}
 	require.NoError(t, say(dial(t, p), 5*time.Second))
+}
+
+// A process that is being started holds copies of this one's sockets until its exec, so a port is free only then.
+func TestModesWhileProcessesStart(t *testing.T) {
+	self, err := os.Executable()
+	require.NoError(t, err)
+	p, err := NewProxy("127.0.0.1:1")
+	require.NoError(t, err)
+	defer p.Close()
+	var wg sync.WaitGroup
+	stop := make(chan struct{})
+	for range 4 {
+		wg.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+					_ = exec.Command(self, "-test.run=^$").Run()
+				}
+			}
+		})
+	}
+	for range 100 {
+		for _, m := range []Mode{Drop, Pass, Refuse, Silent} {
+			if err := p.Set(m); err != nil {
+				close(stop)
+				wg.Wait()
+				require.NoError(t, err)
+			}
+		}
+	}
+	close(stop)
+	wg.Wait()
 }
