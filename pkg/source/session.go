@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -311,9 +310,6 @@ func (sess *session) OnBrokerRead(meta kgo.BrokerMetadata, key int16, _ int, _, 
 		sess.over(brokerKey{addr: address(meta)})
 	default:
 		sess.leaderFailed(meta, err)
-		if errors.Is(err, os.ErrDeadlineExceeded) {
-			sess.dialer.cut(address(meta))
-		}
 	}
 }
 

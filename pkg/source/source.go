@@ -217,7 +217,8 @@ func (s *Source) ownedPartitionsLocked() []Partition {
 	return ps
 }
 
-// close closes the client within limit: past it, its context is cancelled, and past a second more its goroutine is left to itself.
+// close closes the client within limit: past it, its context is cancelled, and past a second more its goroutine is left to itself. What
+// leaving the group takes must not wait behind a request that is not answered.
 func (s *Source) close(sess *session, limit time.Duration) bool {
 	done := make(chan struct{})
 	go func() {
@@ -226,11 +227,18 @@ func (s *Source) close(sess *session, limit time.Duration) bool {
 	}()
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
-	select {
-	case <-done:
-		sess.cancel()
-		return true
-	case <-timer.C:
+	hurry := time.NewTicker(patience / 5)
+	defer hurry.Stop()
+	for late := false; !late; {
+		select {
+		case <-done:
+			sess.cancel()
+			return true
+		case <-hurry.C:
+			sess.dialer.cutWaiting(patience)
+		case <-timer.C:
+			late = true
+		}
 	}
 	sess.cancel()
 	timer.Reset(time.Second)
