@@ -114,6 +114,7 @@ type Loads struct {
 	FlushInterval  time.Duration `env:"FLUSH_INTERVAL" envDefault:"10s" min:"100ms" max:"1h" doc:"How often what was counted is loaded: how fresh the table is, against the number of versions StarRocks has to merge. Widens by itself while StarRocks asks for it."`
 	FlushMaxBytes  Bytes         `env:"FLUSH_MAX_BYTES" envDefault:"64MiB" min:"1KiB" max:"95MiB" doc:"The largest body of one load. StarRocks takes no more than 100 MiB of JSON."`
 	BufferMaxBytes Bytes         `env:"BUFFER_MAX_BYTES" envDefault:"512MiB" min:"64KiB" max:"1TiB" doc:"Memory for everything counted and not yet durable. When it is full, reading pauses. Keep it well below the memory limit of the container."`
+	Compression    string        `env:"LOAD_COMPRESSION" envDefault:"none" oneof:"none gzip zstd lz4_frame" doc:"How loads are compressed on their way, for less traffic and more CPU of the worker. StarRocks reads it since 3.2.7; an older one is sent loads as they are."`
 	Timeout        time.Duration `env:"LOAD_TIMEOUT" envDefault:"20s" min:"1s" max:"1h" doc:"After how long StarRocks gives a load up (its 'timeout' header). The worker itself waits a little longer."`
 }
 

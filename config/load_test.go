@@ -79,7 +79,7 @@ func TestDefaults(t *testing.T) {
 	}, c.Aggregate.Measures)
 	require.Equal(t, time.UTC, c.Aggregate.TimeZone.Location)
 	require.Equal(t, config.Loads{
-		FlushInterval: 10 * time.Second, FlushMaxBytes: 64 << 20, BufferMaxBytes: 512 << 20, Timeout: 20 * time.Second,
+		FlushInterval: 10 * time.Second, FlushMaxBytes: 64 << 20, BufferMaxBytes: 512 << 20, Compression: "none", Timeout: 20 * time.Second,
 	}, c.Load)
 	require.Equal(t, "dau_view", c.StarRocks.View)
 	require.Equal(t, config.Table{Mode: "create"}, c.Table)
@@ -108,7 +108,7 @@ func TestDefaultsOfTheDesign(t *testing.T) {
 		"STARROCKS_VIEW":        "<table>_view",
 		"STARROCKS_TLS_ENABLED": "false", "STARROCKS_TLS_CA_FILE": "", "STARROCKS_TLS_CERT_FILE": "", "STARROCKS_TLS_KEY_FILE": "", "STARROCKS_TLS_SERVER_NAME": "", "STARROCKS_TLS_ALLOW_PLAIN_REDIRECT": "false",
 		"TABLE_MODE": "create", "TABLE_BUCKETS": "auto", "TABLE_REPLICATION": "server", "TABLE_RETENTION_DAYS": "",
-		"FLUSH_INTERVAL": "10s", "FLUSH_MAX_BYTES": "64MiB", "BUFFER_MAX_BYTES": "512MiB", "LOAD_TIMEOUT": "20s",
+		"FLUSH_INTERVAL": "10s", "FLUSH_MAX_BYTES": "64MiB", "BUFFER_MAX_BYTES": "512MiB", "LOAD_COMPRESSION": "none", "LOAD_TIMEOUT": "20s",
 		"CHECKPOINT_STORE": "starrocks", "CHECKPOINT_ALLOW_EMPTY": "false", "PROGRAM_CHANGE": "refuse",
 		"DEADLETTER_TOPIC": "", "DEADLETTER_MAX_RATIO": "0.5",
 		"HTTP_ADDR": ":8080", "STARTUP_TIMEOUT": "0", "SHUTDOWN_TIMEOUT": "25s", "LOG_LEVEL": "info", "LOG_FORMAT": "json",

@@ -188,7 +188,8 @@ func (p *parts) buildStarRocks(opt limits) error {
 	}
 	p.client, err = starrocks.New(starrocks.Config{
 		HTTP: sr.HTTP, User: sr.User, Password: sr.Password.Value(), Database: sr.Database, Table: sr.Table,
-		Dimensions: p.program.Dimensions(), Measures: p.program.Measures(), LoadTimeout: cfg.Load.Timeout, TLS: httpTLS, AllowPlainRedirect: sr.PlainRedirect,
+		Dimensions: p.program.Dimensions(), Measures: p.program.Measures(), LoadTimeout: cfg.Load.Timeout,
+		Compression: starrocks.Compression(cfg.Load.Compression), TLS: httpTLS, AllowPlainRedirect: sr.PlainRedirect,
 		DialContext: opt.Dial, Log: opt.Log.Named("starrocks"),
 	})
 	if err != nil {

@@ -13,6 +13,8 @@ func (c Class) String() string {
 		return "refused"
 	case ClassTooLarge:
 		return "too_large"
+	case ClassUnreadable:
+		return "unreadable"
 	default:
 		return "invalid"
 	}

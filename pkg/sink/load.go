@@ -62,6 +62,10 @@ func (f *Flusher) runLoad(ctx context.Context, ld *load) loadResult {
 		case rep.Outcome == OutcomeDone:
 			f.noteDone(ld, rep)
 			return loadResult{done: true, visible: rep.Visible}
+		case rep.Class == ClassUnreadable:
+			if !f.pause(ctx, wait(rep.Class, ld.failures, rep.RetryAfter)) {
+				return loadResult{stopped: true}
+			}
 		case len(ld.items) == 1:
 			return loadResult{split: true}
 		default:
@@ -81,7 +85,7 @@ func (f *Flusher) encode(ld *load) (loadResult, bool) {
 			continue
 		}
 		n := len(ld.items)
-		size := int64(len(body.Data))
+		size := int64(body.Size)
 		f.mu.Lock()
 		f.pace.encoded(ld.estimate(), size)
 		limit := f.pace.limit
@@ -184,7 +188,7 @@ func (f *Flusher) holdBack(ld *load, err error) {
 	f.signal()
 }
 
-// deliver repeats the load under its label until it is done, or too large and splittable. Not ok means that ctx is done.
+// deliver repeats the load under its label until it is done, or must be composed or encoded anew. Not ok means that ctx is done.
 func (f *Flusher) deliver(ctx context.Context, ld *load) (Reply, bool) {
 	for {
 		if !f.fits(ctx, ld) || !f.permit(ctx) {
@@ -197,7 +201,7 @@ func (f *Flusher) deliver(ctx context.Context, ld *load) (Reply, bool) {
 		f.metrics.duration.Observe(time.Since(start).Seconds())
 		if rep.Outcome == OutcomeDone && f.countsMatch(ld, &rep) {
 			f.mu.Lock()
-			f.pace.done(time.Now(), int64(len(ld.body.Data)), time.Since(start))
+			f.pace.done(time.Now(), int64(ld.body.Size), time.Since(start))
 			f.mu.Unlock()
 			return rep, true
 		}
@@ -384,8 +388,9 @@ func sleep(ctx context.Context, kick <-chan struct{}, d time.Duration) bool {
 // pollWait is the time between two questions for a label's state.
 func pollWait(n int) time.Duration { return jitter(min(firstPoll<<min(n, 10), maxPoll)) }
 
-// noteFailure counts, remembers and logs a failed attempt, once per kind of failure. It reports whether the load must be made smaller.
-func (f *Flusher) noteFailure(ld *load, rep Reply) (tooLarge bool) {
+// noteFailure counts, remembers and logs a failed attempt, once per kind of failure. It reports whether the load must be made smaller or be
+// encoded anew.
+func (f *Flusher) noteFailure(ld *load, rep Reply) (anew bool) {
 	reason := rep.Reason
 	if reason == "" {
 		reason = rep.Class.String()
@@ -419,7 +424,7 @@ func (f *Flusher) noteFailure(ld *load, rep Reply) (tooLarge bool) {
 		f.pace.overloaded()
 	case ClassTooLarge:
 		if rep.Outcome == OutcomeFailed {
-			f.pace.tooLarge(now, int64(len(ld.body.Data)))
+			f.pace.tooLarge(now, int64(ld.body.Size))
 			if ld.splittable() {
 				return true
 			}
@@ -431,6 +436,10 @@ func (f *Flusher) noteFailure(ld *load, rep Reply) (tooLarge bool) {
 		}
 	case ClassPermanent:
 		f.block(now, BlockPermanent, rep, fields)
+	case ClassUnreadable:
+		if rep.Outcome == OutcomeFailed {
+			return true
+		}
 	case ClassTransient:
 	}
 	if ld.failures >= failingAfter && f.report.loadBlock == "" {

@@ -55,7 +55,7 @@ func NewMetrics(reg prometheus.Registerer, reasons ...string) *Metrics {
 		}, []string{"confirmed"}),
 		bytes: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "rollcall_load_bytes_total",
-			Help: "Encoded bytes of confirmed loads.",
+			Help: "Bytes sent of confirmed loads; compressed with LOAD_COMPRESSION.",
 		}),
 		retries: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "rollcall_load_retries_total",

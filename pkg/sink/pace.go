@@ -93,7 +93,7 @@ func wait(class Class, n int, retryAfter time.Duration) time.Duration {
 		if n > 1 {
 			d = refusedWait
 		}
-	case ClassTransient:
+	case ClassTransient, ClassUnreadable:
 		d = min(d, transientMax)
 	default:
 		d = min(d, transientMax)

@@ -107,20 +107,34 @@ func TestFlusherOnTheStandIn(t *testing.T) {
 		"unauthorized":               {do(AtFE, 2, Reply(401, "", "")), 60 * time.Second},
 		"cut reply":                  {do(AtCommitted, 2, Truncate(20)), 30 * time.Second},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { onStandIn(t, tc.fault, tc.within, name == "counts differ") })
-		})
+		for _, how := range []starrocks.Compression{starrocks.CompressionNone, starrocks.CompressionZstd} {
+			t.Run(name+", "+string(how), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) { onStandIn(t, Config{}, how, tc.fault, tc.within, name == "counts differ") })
+			})
+		}
 	}
 }
 
-func onStandIn(t *testing.T, fault Fault, within time.Duration, lies bool) {
+// A release that cannot read compressed loads refuses one of them, and gets its rows and all others as they are.
+func TestFlusherOnAnOldRelease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		loads := onStandIn(t, Config{NoCompression: true}, starrocks.CompressionZstd, Fault{At: AtFE, Do: []Action{Sleep(0)}}, 2*time.Second, false)
+		require.False(t, loads[0].Committed)
+		for _, l := range loads[1:] {
+			require.True(t, l.Committed)
+		}
+	})
+}
+
+func onStandIn(t *testing.T, cfg Config, how starrocks.Compression, fault Fault, within time.Duration, lies bool) []LoadRecord {
 	n := &pipes{listeners: map[string]*pipeListener{}}
-	c := New(Config{Listen: n.listen})
+	cfg.Listen = n.listen
+	c := New(cfg)
 	require.NoError(t, c.Start())
 	t.Cleanup(c.Close)
 	require.NoError(t, c.Exec("CREATE DATABASE dau", ddl))
 	client, err := starrocks.New(starrocks.Config{
-		HTTP: c.FEURLs(), User: "root", Database: "dau", Table: "daily", LoadTimeout: 5 * time.Second, DialContext: n.dial,
+		HTTP: c.FEURLs(), User: "root", Database: "dau", Table: "daily", LoadTimeout: 5 * time.Second, DialContext: n.dial, Compression: how,
 		Dimensions: []aggregate.Dimension{{Name: "platform", Path: "p"}}, Measures: measures(),
 	})
 	require.NoError(t, err)
@@ -183,6 +197,7 @@ func onStandIn(t *testing.T, fault Fault, within time.Duration, lies bool) {
 	}
 	require.InDelta(t, said, loadedRows(t, reg), 0.1, "load_rows_total is what the server says")
 	c.Heal()
+	return c.Loads()
 }
 
 func text(v any) string {

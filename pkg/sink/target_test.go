@@ -143,7 +143,7 @@ func (f *fakeTable) Encode(parts []Part) (Body, error) {
 		return Body{}, errors.New("no rows")
 	}
 	data, err := json.Marshal(rows)
-	return Body{Data: data, Rows: len(rows)}, err
+	return Body{Data: data, Size: len(data), Rows: len(rows)}, err
 }
 
 func (f *fakeTable) Load(ctx context.Context, label string, body Body) Reply {

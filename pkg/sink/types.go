@@ -50,6 +50,10 @@ type Part struct {
 // Body is one encoded load. Its bytes never change: a label names exactly one body.
 type Body struct {
 	Data []byte
+	// Encoding says how Data is compressed, in the target's own words; empty means that it is not.
+	Encoding string
+	// Size is the length before compression, which is what limits are about.
+	Size int
 	// Rows is the number of rows the server must acknowledge; a row of the batch may become several (big bitmaps).
 	Rows int
 }
@@ -80,6 +84,8 @@ const (
 	ClassRefused
 	// ClassTooLarge means: the body is over a limit of the server or of a proxy; smaller loads may pass.
 	ClassTooLarge
+	// ClassUnreadable means: the target cannot read the body as it was compressed; Encode makes the next one in another way.
+	ClassUnreadable
 )
 
 // Reply is the outcome of one attempt to load a body.

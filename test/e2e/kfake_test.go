@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"encoding/json"
+	"fmt"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -114,6 +115,28 @@ func TestStopWithFailingLoads(t *testing.T) {
 	r.exact(20*time.Second, w)
 	r.stop(w, 0)
 	require.Equal(t, r.ends(), r.committed())
+}
+
+// Loads go compressed if that is set and the server can read it, and as they are if not.
+func TestCompressedLoads(t *testing.T) {
+	for _, old := range []bool{false, true} {
+		t.Run(fmt.Sprintf("old release %v", old), func(t *testing.T) {
+			r := newRig(t, fake(t).Addrs(), starrockstest.Config{NoCompression: old})
+			r.extra["LOAD_COMPRESSION"] = "zstd"
+			w := r.worker("w")
+			require.NoError(t, w.Start())
+			require.NoError(t, r.produce(t.Context(), threeDays(7), 20000, 0))
+			r.exact(20*time.Second, w)
+			r.stop(w, 0)
+			require.Equal(t, r.ends(), r.committed())
+			loads := r.rocks.Loads()
+			require.NotEmpty(t, loads)
+			for i, l := range loads {
+				require.Equal(t, !old || i > 0, l.Committed)
+				require.Equal(t, map[bool]string{true: "", false: "zstd"}[old], l.Compression)
+			}
+		})
+	}
 }
 
 // A second SIGTERM ends it at once, and not with 0 if rows are open.

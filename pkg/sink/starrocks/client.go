@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -24,6 +25,7 @@ type Client struct {
 	hosts     hosts
 	transport *http.Transport
 	plainSaid atomic.Bool
+	packer    packer
 	base      string // /api/<database>, escaped
 	load      string // path of a load
 }
@@ -39,7 +41,7 @@ func New(cfg Config) (*Client, error) {
 	if cfg.User == "" || strings.Contains(cfg.User, ":") {
 		user = fmt.Errorf("user %q: must not be empty or have a colon (HTTP basic authentication)", cfg.User)
 	}
-	if err := errors.Join(err, names, user); err != nil {
+	if err := errors.Join(err, names, user, cfg.Compression.check()); err != nil {
 		return nil, err
 	}
 	c := &Client{
@@ -49,6 +51,7 @@ func New(cfg Config) (*Client, error) {
 		rotation:  newRotation(len(fronts)),
 		hosts:     hosts{seen: make(map[string]struct{})},
 		transport: newTransport(cfg),
+		packer:    packer{how: cfg.Compression},
 		base:      "/api/" + url.PathEscape(cfg.Database),
 	}
 	c.load = c.base + "/" + url.PathEscape(cfg.Table) + "/_stream_load"
@@ -67,12 +70,18 @@ func (c *Client) Load(ctx context.Context, label string, body sink.Body) sink.Re
 	}
 	attempt, cancel := context.WithTimeoutCause(ctx, c.cfg.deadline(), errAttemptDeadline)
 	defer cancel()
-	req := &request{method: http.MethodPut, path: c.load, header: c.loadHeader(label), body: body.Data}
+	req := &request{method: http.MethodPut, path: c.load, header: c.loadHeader(label, body.Encoding), body: body.Data}
 	a, err := c.exchange(attempt, req)
 	if err != nil {
 		return classifyError(ctx, err, label, req.sent.Load())
 	}
 	reply := classify(a, label)
+	if reply.Reason == ReasonUnreadable && body.Encoding != "" {
+		c.cfg.Log.Warn("the server cannot read compressed loads (StarRocks 3.2.7 and later can); they go uncompressed for a while",
+			zap.String("compression", body.Encoding), zap.Duration("while", plainFor), zap.Error(reply.Err))
+		c.packer.refused(time.Now())
+		reply.Class = sink.ClassUnreadable
+	}
 	if reply.Outcome != sink.OutcomeDone {
 		// Another front end may see more living nodes, or send the next attempt to another one.
 		c.rotation.advance(a.front)
@@ -85,7 +94,7 @@ func (c *Client) Load(ctx context.Context, label string, body sink.Body) sink.Re
 
 // loadHeader: StarRocks STREAM_LOAD.md, be stream_load.cpp. ignore_json_size is not set: bodies are kept below the limit (100 MB), and
 // one above it should be refused by name rather than cost a back end its memory.
-func (c *Client) loadHeader(label string) http.Header {
+func (c *Client) loadHeader(label, compression string) http.Header {
 	h := make(http.Header)
 	for _, kv := range [][2]string{
 		{"Label", label},
@@ -97,6 +106,9 @@ func (c *Client) loadHeader(label string) http.Header {
 		{"Columns", c.layout.columns},
 	} {
 		h.Set(kv[0], kv[1])
+	}
+	if compression != "" {
+		h.Set("Compression", compression)
 	}
 	return h
 }

@@ -61,6 +61,8 @@ type Config struct {
 	// LoadTimeout is the server's limit for one load, sent as the timeout header in whole seconds (rounded up); the client's own
 	// deadline is a little above it. Default 20 s.
 	LoadTimeout time.Duration
+	// Compression is how bodies are sent; empty means CompressionNone. A server that cannot read it gets them as they are.
+	Compression Compression
 	// TLS is used for https front ends and back ends; nil means the system's roots.
 	TLS *tls.Config
 	// AllowPlainRedirect lets a load go on from an https front end to a plain http node. StarRocks front ends redirect to http

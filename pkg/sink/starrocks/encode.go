@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"rollcall/pkg/aggregate"
@@ -70,7 +71,13 @@ func newLayout(dims []aggregate.Dimension, measures []aggregate.Measure) layout 
 
 // Encode turns parts into one JSON array. A bitmap that is too big for one cell becomes several rows of one key, which all carry the
 // row's totals and next offset (both merge to themselves). Errors are permanent and name the row. Safe for concurrent use.
-func (c *Client) Encode(parts []sink.Part) (sink.Body, error) { return c.layout.encode(parts) }
+func (c *Client) Encode(parts []sink.Part) (sink.Body, error) {
+	body, err := c.layout.encode(parts)
+	if err != nil {
+		return sink.Body{}, err
+	}
+	return c.packer.pack(body, time.Now())
+}
 
 func (l *layout) encode(parts []sink.Part) (sink.Body, error) {
 	e := encoder{layout: l, more: make([][]bitmap.Set, len(l.measures))}
@@ -91,7 +98,7 @@ func (l *layout) encode(parts []sink.Part) (sink.Body, error) {
 		return sink.Body{}, errors.New("encode: no rows")
 	}
 	e.dst = append(e.dst, ']')
-	return sink.Body{Data: e.dst, Rows: e.rows}, nil
+	return sink.Body{Data: e.dst, Size: len(e.dst), Rows: e.rows}, nil
 }
 
 // estimate is near the body's size, so that it is allocated once for ordinary rows.

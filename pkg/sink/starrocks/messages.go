@@ -35,6 +35,7 @@ const (
 	ReasonNoTable        = "no_table"
 	ReasonSchema         = "schema"
 	ReasonBadRequest     = "bad_request"
+	ReasonUnreadable     = "unreadable_body"
 	ReasonNoBackend      = "no_backend"
 	ReasonReplica        = "replica"
 	ReasonAborted        = "aborted"
@@ -47,8 +48,8 @@ func Reasons() []string {
 		ReasonCancelled, ReasonConnect, ReasonNoReply, ReasonTimeout, ReasonGarbled, ReasonLabelRunning, ReasonCommitUnknown,
 		ReasonRedirect, ReasonPlainRedirect, ReasonTLS, ReasonUnauthorized, ReasonDenied, ReasonNotFound, ReasonHTTP, ReasonThrottled,
 		ReasonTooLarge, ReasonTooManyVersion, ReasonCompaction, ReasonRunningTxns, ReasonMemory, ReasonBusy, ReasonQuota,
-		ReasonRowsRefused, ReasonNoTable, ReasonSchema, ReasonBadRequest, ReasonNoBackend, ReasonReplica, ReasonAborted,
-		ReasonOther,
+		ReasonRowsRefused, ReasonNoTable, ReasonSchema, ReasonBadRequest, ReasonUnreadable, ReasonNoBackend, ReasonReplica,
+		ReasonAborted, ReasonOther,
 	}
 }
 
@@ -76,7 +77,7 @@ type messageRule struct {
 // messageRules are looked at in order; the first match decides. Sources: be stream_load.cpp, stream_load_executor.cpp, tablets_channel,
 // olap/tablet; fe FrontendServiceImpl, DatabaseTransactionMgr, LoadAction; docs faq/loading/Loading_faq.md.
 func messageRules() []messageRule {
-	return slices.Concat(doubtRules(), overloadRules(), sizeRules(), rowRules(), requestRules(), clusterRules())
+	return slices.Concat(doubtRules(), overloadRules(), sizeRules(), rowRules(), bodyRules(), requestRules(), clusterRules())
 }
 
 // doubtRules: the commit's own outcome is in doubt.
@@ -128,6 +129,18 @@ func rowRules() []messageRule {
 	}
 }
 
+// bodyRules: the body is not what its headers say. Releases before 3.2.7 do not know that one may be compressed. Sources: be json_scanner.cpp,
+// stream_decompressor.cpp; fe StreamLoadInfo.
+func bodyRules() []messageRule {
+	return []messageRule{
+		{[]string{"failed to parse json"}, permanent(ReasonUnreadable)},
+		{[]string{"unsupported compression"}, permanent(ReasonUnreadable)},
+		{[]string{"decompress"}, permanent(ReasonUnreadable)},
+		{[]string{"failed to inflate"}, permanent(ReasonUnreadable)},
+		{[]string{"lz4f_getframeinfo"}, permanent(ReasonUnreadable)},
+	}
+}
+
 // requestRules: rights, names, headers, columns. Somebody has to change something.
 func requestRules() []messageRule {
 	return []messageRule{
@@ -146,7 +159,6 @@ func requestRules() []messageRule {
 		{[]string{"must be equal or greater than"}, permanent(ReasonBadRequest)},
 		{[]string{"must be greater than 0"}, permanent(ReasonBadRequest)},
 		{[]string{"invalid parameter"}, permanent(ReasonBadRequest)},
-		{[]string{"failed to parse json as array"}, permanent(ReasonBadRequest)},
 		{[]string{"only primary key table"}, permanent(ReasonSchema)},
 		{[]string{"primary key size exceed"}, permanent(ReasonSchema)},
 		{[]string{"unknown column"}, permanent(ReasonSchema)},

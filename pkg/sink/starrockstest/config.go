@@ -30,6 +30,8 @@ type Config struct {
 	// FEKeepAlive makes FEs behave like those before 3.1.16/3.2.13/3.3.6: connections stay open after a 307, Expect is
 	// not demanded, and what a client sends of the body is parsed as a new request and answered 401.
 	FEKeepAlive bool
+	// NoCompression makes loads behave as before 3.2.7: compression and Content-Encoding are not known, so that such a body is no JSON.
+	NoCompression bool
 	// BEContentType is the Content-Type of BE replies; default "text/html; charset=ISO-8859-1" (libevent's own).
 	BEContentType string
 

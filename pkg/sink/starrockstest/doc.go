@@ -36,8 +36,8 @@
 //     is complete leaves an ABORTED label, one that leaves later does not stop the commit. stream_load.cpp.
 //   - Headers: label, format, columns, where, column_separator, row_delimiter, skip_header, trim_space, enclose,
 //     strict_mode, max_filter_ratio, timeout, jsonpaths ($.a.b only), json_root, strip_outer_array, ignore_json_size,
-//     compression or Content-Encoding (gzip, zstd, lz4_frame, bzip2, deflate), partial_update (refused except on PRIMARY
-//     KEY tables). partitions, merge_condition, envelope, escape are refused; other headers are ignored.
+//     compression or Content-Encoding (gzip, zstd, lz4_frame, bzip2, deflate; none of them with Config.NoCompression),
+//     partial_update (refused except on PRIMARY KEY tables). partitions, merge_condition, envelope, escape are refused; other headers are ignored.
 //   - Rows: JSON array, object or a sequence of objects, and CSV. A value that does not convert filters its row in
 //     strict mode and is NULL otherwise; a mapped value that fails (base64_to_bitmap of rubbish) is NULL in either mode;
 //     NULL into NOT NULL filters the row; a column that is not mentioned takes its default, or the plan fails. Source

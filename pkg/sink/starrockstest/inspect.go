@@ -14,6 +14,7 @@ type LoadRecord struct {
 	DB, Table, Label, User string
 	TxnID                  int64 // 0: no transaction was begun
 	Bytes                  int64
+	Compression            string // as the BE understood the headers; empty for none
 	SHA256                 string // of the body as sent, hexadecimal; empty if it never came completely
 	Rows                   int    // NumberTotalRows
 	Loaded, Filtered       int
@@ -40,6 +41,7 @@ func (l *load) record(status, msg string) {
 		r.TxnID = l.txn.id
 		r.Committed = l.txn.state != StatePrepare && l.txn.state != StateAborted
 	}
+	r.Compression = l.spec.compression
 	r.Bytes, r.SHA256, r.Rows, r.Loaded, r.Filtered = l.bytes, l.sum, l.result.total, l.result.loaded, l.result.filtered
 	r.Status, r.Message = status, msg
 }

@@ -221,7 +221,7 @@ func TestCompression(t *testing.T) {
 		}
 	}
 	require.Equal(t, "Fail", load(t, c, "daily", "no", oneRow, with(jsonHeaders(columns), "compression", "gzip")).Status)
-	require.Contains(t, load(t, c, "daily", "no", oneRow, with(jsonHeaders(columns), "compression", "brotli")).Message, "unsupported compression")
+	require.Contains(t, load(t, c, "daily", "no", oneRow, with(jsonHeaders(columns), "compression", "brotli")).Message, "Unsupported compression type: brotli")
 }
 
 func TestLabelsAndErrors(t *testing.T) {

@@ -37,7 +37,7 @@ type loadSpec struct {
 // parseSpec reads the headers in the order the BE does and stops at the first that is wrong.
 func parseSpec(h http.Header, length int64, cfg Config) (loadSpec, error) {
 	s := loadSpec{label: h.Get("label"), length: length, timeout: cfg.DefaultTimeout, separator: "\t", delimiter: "\n"}
-	if err := s.parseFormat(h); err != nil {
+	if err := s.parseFormat(h, cfg.NoCompression); err != nil {
 		return s, err
 	}
 	if length > cfg.MaxBodyBytes {
@@ -73,7 +73,7 @@ func parseSpec(h http.Header, length int64, cfg Config) (loadSpec, error) {
 	return s, s.parseBools(h)
 }
 
-func (s *loadSpec) parseFormat(h http.Header) error {
+func (s *loadSpec) parseFormat(h http.Header, noCompression bool) error {
 	s.format = strings.ToLower(h.Get("format"))
 	s.compression = strings.ToLower(h.Get("compression"))
 	if enc := strings.ToLower(h.Get("Content-Encoding")); enc != "" {
@@ -81,6 +81,9 @@ func (s *loadSpec) parseFormat(h http.Header) error {
 			return errors.New("Only one of http header content-encoding and compression can be set")
 		}
 		s.compression = enc
+	}
+	if noCompression { // these headers are as unknown as any
+		s.compression = ""
 	}
 	switch s.format {
 	case "":

@@ -45,7 +45,7 @@ func decompress(body []byte, how string) ([]byte, error) {
 		}
 		r = z
 	default:
-		return nil, fmt.Errorf("unsupported compression type: %s", how)
+		return nil, fmt.Errorf("Unsupported compression type: %s", how)
 	}
 	out, err := io.ReadAll(r)
 	if err != nil {

@@ -44,18 +44,20 @@ func TestOfficialSDK(t *testing.T) {
 	for _, tc := range []struct {
 		commit, version string
 		transaction     bool
+		compression     string
 	}{
-		{"auto", "3.2.0", true}, {"manual", "3.2.0", true}, {"auto", "2.3.0", false},
+		{"auto", "3.2.0", true, ""}, {"manual", "3.2.0", true, ""}, {"auto", "2.3.0", false, ""}, {"auto", "2.3.0", false, "lz4_frame"},
 	} {
-		t.Run(tc.commit+" "+tc.version, func(t *testing.T) {
+		t.Run(strings.TrimSpace(tc.commit+" "+tc.version+" "+tc.compression), func(t *testing.T) {
 			c := seeded(t, starrockstest.Config{FEs: 2, Users: []starrockstest.User{{Name: "root", Password: "secret"}}})
 			out, err := exec.CommandContext(ctx, "java", "-Dorg.slf4j.simpleLogger.defaultLogLevel=debug", "-cp", classpath, "Load",
-				strings.Join(c.FEURLs(), ","), tc.commit, tc.version, columns).CombinedOutput()
+				strings.Join(c.FEURLs(), ","), tc.commit, tc.version, columns, tc.compression).CombinedOutput()
 			require.NoError(t, err, string(out))
 			loads, rows := c.Committed()
 			require.Equal(t, 20, rows)
 			for _, l := range loads {
 				require.Equal(t, tc.transaction, l.Transaction)
+				require.Equal(t, tc.compression, l.Compression)
 				require.Equal(t, starrockstest.StateVisible, c.LabelState("dau", l.Label))
 			}
 			_, got, err := c.Query("SELECT platform, pv, bitmap_to_string(uv) FROM dau.daily ORDER BY 1")

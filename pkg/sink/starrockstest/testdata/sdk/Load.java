@@ -4,20 +4,22 @@ import com.starrocks.data.load.stream.properties.StreamLoadProperties;
 import com.starrocks.data.load.stream.properties.StreamLoadTableProperties;
 import com.starrocks.data.load.stream.v2.StreamLoadManagerV2;
 
-/** Loads 20 rows with StarRocks' own client: FE URLs, auto or manual commit, the server version it shall believe in. */
+/** Loads 20 rows with StarRocks' own client: FE URLs, auto or manual commit, the server version it shall believe in, columns, compression. */
 public class Load {
     public static void main(String[] args) {
         boolean auto = args[1].equals("auto");
-        StreamLoadTableProperties table = StreamLoadTableProperties.builder()
+        StreamLoadTableProperties.Builder table = StreamLoadTableProperties.builder()
                 .database("dau").table("daily")
                 .streamLoadDataFormat(StreamLoadDataFormat.JSON)
-                .columns(args[3])
-                .build();
+                .columns(args[3]);
+        if (!args[4].isEmpty()) {
+            table.addProperty("compression", args[4]);
+        }
         StreamLoadProperties.Builder properties = StreamLoadProperties.builder()
                 .loadUrls(args[0].split(","))
                 .jdbcUrl("jdbc:mysql://unused")
                 .username("root").password("secret").version(args[2])
-                .labelPrefix("sdk-").defaultTableProperties(table)
+                .labelPrefix("sdk-").defaultTableProperties(table.build())
                 .scanningFrequency(50).expectDelayTime(200)
                 .addHeader("format", "json").addHeader("strip_outer_array", "true").addHeader("strict_mode", "true");
         if (!args[2].startsWith("2.3")) {
