@@ -52,6 +52,7 @@ func (p *packer) pack(body sink.Body, now time.Time) (sink.Body, error) {
 		return body, nil
 	}
 	var out bytes.Buffer
+	out.Grow(len(body.Data) / 2)
 	w, err := p.writer(&out)
 	if err == nil {
 		_, err = w.Write(body.Data)
