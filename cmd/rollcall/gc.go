@@ -16,7 +16,10 @@ const (
 	// gcHeadroom is how much garbage may wait whatever the live heap: with much of it live, 400 percent of that would be memory for nothing,
 	// since what costs is the number of collections per byte allocated.
 	gcHeadroom = 48 << 20
-	gcEvery    = 500 * time.Millisecond
+	// gcLargeHeap is from where on the headroom shrinks, by a quarter of what is more and down to half: most of such a heap is what waits for
+	// StarRocks, and little is allocated until it is gone.
+	gcLargeHeap = 96 << 20
+	gcEvery     = 500 * time.Millisecond
 	// gcIdlePercent is for a worker that allocates less than gcIdleAllocs between two looks, gcIdleLooks times in a row: collecting costs it
 	// nothing, and the garbage of its start and of its last work need not stay.
 	gcIdlePercent = 50
@@ -29,7 +32,11 @@ func gcPercent(live uint64) int {
 	if live == 0 {
 		return gcMaxPercent
 	}
-	return int(min(max(gcHeadroom*100/live, gcMinPercent), gcMaxPercent))
+	headroom := uint64(gcHeadroom)
+	if live > gcLargeHeap {
+		headroom -= min((live-gcLargeHeap)/4, gcHeadroom/2)
+	}
+	return int(min(max(headroom*100/live, gcMinPercent), gcMaxPercent))
 }
 
 // gcPace follows what the program allocates.
