@@ -65,6 +65,8 @@ It exits other than 0 if a table is wrong, if the worker needs more than `+"`-ma
 or more than `+"`-max-start`"+` to its first record, or if the ratio is below `+"`-min-ratio`"+` where one is given. The figures are of one machine whose cores are shared by all the processes; where they are
 shared with others too, make more runs (`+"`-runs 9`"+`) and trust CPU per event most. A broker that runs elsewhere leaves more
 of the machine to the worker, so rates grow with cores; CPU per event is what to plan with. The stand-in is not StarRocks: these figures say nothing about its speed.
+
+How long partitions stand still while brokers or StarRocks fail is measured in [faults.md](faults.md).
 `, r.changed())
 }
 
