@@ -76,11 +76,8 @@ func (c *Client) Load(ctx context.Context, label string, body sink.Body) sink.Re
 		return classifyError(ctx, err, label, req.sent.Load())
 	}
 	reply := classify(a, label)
-	if reply.Reason == ReasonUnreadable && body.Encoding != "" {
-		c.cfg.Log.Warn("the server cannot read compressed loads (StarRocks 3.2.7 and later can); they go uncompressed for a while",
-			zap.String("compression", body.Encoding), zap.Duration("while", plainFor), zap.Error(reply.Err))
-		c.packer.refused(time.Now())
-		reply.Class = sink.ClassUnreadable
+	if body.Encoding != "" && notRead(reply) {
+		reply = c.goPlain(label, body, reply)
 	}
 	if reply.Outcome != sink.OutcomeDone {
 		// Another front end may see more living nodes, or send the next attempt to another one.
@@ -89,6 +86,31 @@ func (c *Client) Load(ctx context.Context, label string, body sink.Body) sink.Re
 	if reply.Outcome == sink.OutcomeFailed || reply.Filtered > 0 {
 		c.addRejectedRows(attempt, a, &reply)
 	}
+	return reply
+}
+
+// notRead reports whether the server may not have read a row of a compressed body. Releases that do not know compression say what the first
+// byte should have been, or take the body for an empty one (be json_scanner.cpp of 2.3 and later).
+func notRead(reply sink.Reply) bool {
+	switch {
+	case reply.Reason == ReasonUnreadable:
+		return true
+	case reply.Outcome == sink.OutcomeDone:
+		return !reply.ByLabel && reply.Loaded == 0
+	default:
+		return reply.Reason == ReasonRowsRefused && reply.Loaded == 0
+	}
+}
+
+// goPlain has the rows of a body that was not read sent as they are. If that was not the cause, the server will say so of these.
+func (c *Client) goPlain(label string, body sink.Body, reply sink.Reply) sink.Reply {
+	if reply.Err == nil {
+		reply.Err = fmt.Errorf("load %s: none of %d rows was loaded", label, body.Rows)
+	}
+	c.cfg.Log.Warn("the server did not read a compressed load (StarRocks 3.2.7 and later can); loads go uncompressed for a while",
+		zap.String("compression", body.Encoding), zap.Duration("while", plainFor), zap.Error(reply.Err))
+	c.packer.refused(time.Now())
+	reply.Outcome, reply.Class, reply.Reason = sink.OutcomeFailed, sink.ClassUnreadable, ReasonUnreadable
 	return reply
 }
 

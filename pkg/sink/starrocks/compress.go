@@ -52,7 +52,7 @@ func (p *packer) pack(body sink.Body, now time.Time) (sink.Body, error) {
 		return body, nil
 	}
 	var out bytes.Buffer
-	out.Grow(len(body.Data) / 2)
+	out.Grow(len(body.Data) / 5 * 4) // bitmaps of hashes come to 0.75; growing later would hold more at once
 	w, err := p.writer(&out)
 	if err == nil {
 		_, err = w.Write(body.Data)

@@ -67,8 +67,25 @@ func TestCompressedBodies(t *testing.T) {
 
 // A server that does not know compression gets the next body as it is, until it may have been upgraded.
 func TestServerWithoutCompression(t *testing.T) {
+	answers := map[string]struct {
+		fault *starrockstest.Fault // else the stand-in's own answer
+		says  string
+	}{
+		"no JSON":           {says: "illegal json started with ("},
+		"empty body":        {faultAt(starrockstest.AtBegun, starrockstest.Fail("all partitions have no load data")), "no load data"},
+		"success of no row": {faultAt(starrockstest.AtCommitted, starrockstest.Miscount(-10)), "none of 10 rows"},
+	}
+	for name, answer := range answers {
+		t.Run(name, func(t *testing.T) { testWithoutCompression(t, answer.fault, answer.says) })
+	}
+}
+
+func testWithoutCompression(t *testing.T, fault *starrockstest.Fault, says string) {
 	bubble(t, func(t *testing.T, n *network) {
-		r := standIn(t, n, starrockstest.Config{NoCompression: true})
+		r := standIn(t, n, starrockstest.Config{NoCompression: fault == nil})
+		if fault != nil {
+			r.inject(*fault)
+		}
 		c := r.client(func(cfg *Config) { cfg.Compression = CompressionZstd })
 		encode := func() sink.Body {
 			body, err := c.Encode([]sink.Part{spread(10)})
@@ -80,7 +97,7 @@ func TestServerWithoutCompression(t *testing.T) {
 		require.Equal(t, sink.OutcomeFailed, rep.Outcome)
 		require.Equal(t, sink.ClassUnreadable, rep.Class)
 		require.Equal(t, ReasonUnreadable, rep.Reason)
-		require.ErrorContains(t, rep.Err, "Failed to parse json as array")
+		require.ErrorContains(t, rep.Err, says)
 		for range 3 {
 			body = encode()
 			require.Empty(t, body.Encoding)
@@ -91,6 +108,10 @@ func TestServerWithoutCompression(t *testing.T) {
 		time.Sleep(5 * time.Minute)
 		require.Equal(t, "zstd", encode().Encoding, "an hour later")
 	})
+}
+
+func faultAt(at starrockstest.Point, do ...starrockstest.Action) *starrockstest.Fault {
+	return &starrockstest.Fault{At: at, Do: do}
 }
 
 // A body that was never compressed and is not understood is somebody's mistake: it is not encoded again and again.

@@ -129,10 +129,13 @@ func rowRules() []messageRule {
 	}
 }
 
-// bodyRules: the body is not what its headers say. Releases before 3.2.7 do not know that one may be compressed. Sources: be json_scanner.cpp,
-// stream_decompressor.cpp; fe StreamLoadInfo.
+// bodyRules: the body is not what its headers say. Releases before 3.2.7 do not know that one may be compressed and look at its first byte.
+// Sources: be json_scanner.cpp, json_parser.cpp, stream_decompressor.cpp; fe StreamLoadInfo.
 func bodyRules() []messageRule {
 	return []messageRule{
+		{[]string{"illegal json"}, permanent(ReasonUnreadable)},
+		{[]string{"unrecognized json format"}, permanent(ReasonUnreadable)},
+		{[]string{"the value should be array type"}, permanent(ReasonUnreadable)},
 		{[]string{"failed to parse json"}, permanent(ReasonUnreadable)},
 		{[]string{"unsupported compression"}, permanent(ReasonUnreadable)},
 		{[]string{"decompress"}, permanent(ReasonUnreadable)},

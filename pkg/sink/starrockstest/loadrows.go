@@ -70,6 +70,9 @@ func (pl *loadPlan) run(body []byte) (*loadResult, error) {
 }
 
 func (pl *loadPlan) runJSON(body []byte, r *loadResult) error {
+	if start := bytes.TrimLeft(body, " \t\r\n"); len(start) > 0 && start[0] != '[' && start[0] != '{' {
+		return fmt.Errorf("illegal json started with %c", start[0]) // be json_scanner.cpp
+	}
 	dec := json.NewDecoder(bytes.NewReader(body))
 	dec.UseNumber()
 	for {
