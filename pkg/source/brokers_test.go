@@ -25,6 +25,7 @@ const (
 	unknown = "unknown" // the name is not known, connections are cut
 	dropped = "dropped" // SYNs are dropped, connections say nothing more
 	silent  = "silent"  // connections are accepted and say nothing
+	slow    = "slow"    // each answer takes a second longer
 )
 
 // faultyNet is the virtual network with brokers that can be gone in a way of their own.
@@ -77,7 +78,7 @@ type faultyConn struct {
 
 func (c *faultyConn) Write(b []byte) (int, error) {
 	switch c.f.mode(c.addr) {
-	case present:
+	case present, slow:
 		return c.Conn.Write(b)
 	case refused, unknown:
 		return 0, &net.OpError{Op: "write", Net: "tcp", Err: os.NewSyscallError("write", syscall.ECONNRESET)}
@@ -92,6 +93,9 @@ func (c *faultyConn) Read(b []byte) (int, error) {
 		case mode == refused || mode == unknown:
 			return 0, &net.OpError{Op: "read", Net: "tcp", Err: os.NewSyscallError("read", syscall.ECONNRESET)}
 		case err != nil || mode == present:
+			return n, err
+		case mode == slow:
+			time.Sleep(time.Second)
 			return n, err
 		}
 	}

@@ -2,6 +2,7 @@ package source
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"maps"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // dialFunc is what kgo.Dialer takes.
@@ -20,9 +22,9 @@ type dialFunc func(ctx context.Context, network, addr string) (net.Conn, error)
 
 // dialer keeps brokers that say nothing from holding up what only happens to ask them. The client's requests to a broker wait for each
 // other, each opens the connection again and waits the whole limit for the dial or for the first answer, and the metadata loop waits among
-// them (franz-go 1.22.3: broker.handleReqs). So after such a failure the next dials fail at once for a moment, those after it have to be
-// answered sooner, and all connections to a broker are closed when one of them waited in vain and none has heard anything lately. It is one
-// client's; safe for concurrent use.
+// them (franz-go 1.22.3: broker.handleReqs). So after such a failure the next dials fail at once for a moment, and those after it have to be
+// answered sooner. All connections to a broker are closed when one of them waited in vain and none has heard anything lately; a dial that
+// failed closes none, since that may be the fault of a resolver or of a full backlog. It is one client's; safe for concurrent use.
 type dialer struct {
 	dial dialFunc
 
@@ -34,7 +36,8 @@ type dialer struct {
 type peer struct {
 	heard atomic.Int64 // when it last said anything, Unix ns
 	conns map[*watchedConn]struct{}
-	// failures counts those since the last first answer; lastly at failed with err, and until then it is not dialled.
+	// failures counts the connections that came to nothing since the last first answer on one; lastly at failed with err, and until then it is
+	// not dialled.
 	failures      int
 	failed, until time.Time
 	err           error
@@ -53,6 +56,8 @@ const (
 	suspectLimit = 1500 * time.Millisecond
 	suspectTime  = 30 * time.Second
 	suspectTurn  = 4
+	// hurried is how long a client that closes waits for an answer that it needs to leave the group; patience for any other.
+	hurried = 2 * time.Second
 )
 
 func newDialer(dial dialFunc) *dialer { return &dialer{dial: dial, peers: make(map[string]*peer)} }
@@ -93,7 +98,9 @@ func (d *dialer) DialContext(ctx context.Context, network, addr string) (net.Con
 	if err != nil {
 		err = retriable(err)
 		if ctx.Err() == nil && time.Since(begun) > patience {
-			d.silent(p, dialPause, err)
+			d.mu.Lock()
+			p.fail(dialPause, err)
+			d.mu.Unlock()
 		}
 		return nil, err
 	}
@@ -113,6 +120,7 @@ func (d *dialer) peer(addr string, now time.Time) (*peer, time.Duration, error) 
 	defer d.mu.Unlock()
 	p := d.peers[addr]
 	if p == nil {
+		maps.DeleteFunc(d.peers, func(_ string, p *peer) bool { return len(p.conns) == 0 && now.Sub(p.failed) > suspectTime })
 		p = &peer{conns: make(map[*watchedConn]struct{})}
 		d.peers[addr] = p
 	}
@@ -126,27 +134,42 @@ func (d *dialer) peer(addr string, now time.Time) (*peer, time.Duration, error) 
 	}
 }
 
-// silent closes the connections to a broker that said nothing, and keeps it from being dialled for a pause; the client notices by itself.
-func (d *dialer) silent(p *peer, pause time.Duration, err error) {
-	d.mu.Lock()
+// fail notes a failure. dialer.mu must be held.
+func (p *peer) fail(pause time.Duration, err error) {
 	now := time.Now()
 	p.failed, p.until, p.err = now, now.Add(pause), err
 	p.failures++
-	conns := slices.Collect(maps.Keys(p.conns))
+}
+
+// inVain notes that a connection waited for an answer, first: for its first one, and closes all of the broker's if it says nothing at all;
+// the client notices by itself.
+func (d *dialer) inVain(p *peer, first bool, err error) {
+	silent := time.Since(time.Unix(0, p.heard.Load())) > silentFor
+	var conns []*watchedConn
+	d.mu.Lock()
+	switch {
+	case first:
+		p.fail(dialPause, err)
+	case silent:
+		p.fail(0, err) // it may be the requests of this connection only: the next first answer tells
+	}
+	if silent {
+		conns = slices.Collect(maps.Keys(p.conns))
+	}
 	d.mu.Unlock()
 	for _, c := range conns {
 		_ = c.Close() // broken anyway
 	}
 }
 
-// cutWaiting closes the connections that have waited for an answer for so long.
-func (d *dialer) cutWaiting(long time.Duration) {
-	before := time.Now().Add(-long).UnixNano()
+// hurry closes the connections that wait too long for a client that closes. Requests to a broker wait for each other, so that leaving the
+// group may wait behind one that is not answered and not needed any more; the client sends it again.
+func (d *dialer) hurry() {
 	var conns []*watchedConn
 	d.mu.Lock()
 	for _, p := range d.peers {
 		for c := range p.conns {
-			if since := c.waits.Load(); since > 0 && since < before {
+			if c.late(time.Now()) {
 				conns = append(conns, c)
 			}
 		}
@@ -157,48 +180,85 @@ func (d *dialer) cutWaiting(long time.Duration) {
 	}
 }
 
-// watchedConn is a connection that notices whether the broker answers. The client reads from one goroutine at a time and sets a deadline before.
+// watchedConn is a connection that notices whether the broker answers. The client writes each request as a whole, sets a deadline before it
+// reads the answer to each, in their order, and takes it away after (franz-go 1.22.3: brokerCxn.writeConn, readConn).
 type watchedConn struct {
 	net.Conn
 	dialer   *dialer
 	peer     *peer
 	answerBy time.Time // for the first answer; zero is no limit
 	answered atomic.Bool
-	waits    atomic.Int64 // since when an answer is waited for, Unix ns; 0 if not, or if the client has called the read off
+
+	// mu guards the rest, a leaf lock. waits is since when the answer to a request of kind key is waited for; zero if none is, or if the
+	// client has called the read off. sent are the requests behind it.
+	mu    sync.Mutex
+	waits time.Time
+	key   kmsg.Key
+	sent  []kmsg.Key
+}
+
+// Write implements net.Conn. The key of a request follows its size (Kafka protocol guide, Request Header).
+func (c *watchedConn) Write(b []byte) (int, error) {
+	if len(b) >= 6 {
+		c.mu.Lock()
+		c.sent = append(c.sent, kmsg.Key(binary.BigEndian.Uint16(b[4:]))) //nolint:gosec // keys are below 100
+		c.mu.Unlock()
+	}
+	return c.Conn.Write(b)
 }
 
 // SetReadDeadline implements net.Conn. The client interrupts a read by a deadline that has passed.
 func (c *watchedConn) SetReadDeadline(t time.Time) error {
 	now := time.Now()
+	c.mu.Lock()
+	c.waits = time.Time{}
 	if t.Sub(now) > patience {
-		c.waits.Store(now.UnixNano())
-	} else {
-		c.waits.Store(0)
+		c.waits = now
+		if len(c.sent) > 0 {
+			c.key, c.sent = c.sent[0], c.sent[1:]
+		}
 	}
+	c.mu.Unlock()
 	if !c.answered.Load() && !c.answerBy.IsZero() && t.After(c.answerBy) {
 		t = c.answerBy
 	}
 	return c.Conn.SetReadDeadline(t)
 }
 
+// waiting reports since when an answer is waited for and to what kind of request.
+func (c *watchedConn) waiting() (time.Time, kmsg.Key) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.waits, c.key
+}
+
+// late reports whether an answer is waited for longer than a client that closes may.
+func (c *watchedConn) late(now time.Time) bool {
+	since, key := c.waiting()
+	limit := patience
+	switch key {
+	case kmsg.ApiVersions, kmsg.SASLHandshake, kmsg.SASLAuthenticate, kmsg.FindCoordinator, kmsg.Heartbeat, kmsg.OffsetCommit,
+		kmsg.LeaveGroup, kmsg.ConsumerGroupHeartbeat:
+		limit = hurried
+	}
+	return !since.IsZero() && now.Sub(since) > limit
+}
+
 // Read implements net.Conn.
 func (c *watchedConn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
-	now := time.Now()
 	if n > 0 {
-		c.peer.heard.Store(now.UnixNano())
+		c.peer.heard.Store(time.Now().UnixNano())
 		if c.answered.CompareAndSwap(false, true) {
 			c.dialer.mu.Lock()
 			c.peer.failures = 0
 			c.dialer.mu.Unlock()
 		}
 	}
-	if c.waits.Load() > 0 && errors.Is(err, os.ErrDeadlineExceeded) && now.Sub(time.Unix(0, c.peer.heard.Load())) > silentFor {
-		pause := dialPause
-		if c.answered.Load() {
-			pause = 0 // it may be the requests of this connection only: the next first answer tells
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		if since, _ := c.waiting(); !since.IsZero() {
+			c.dialer.inVain(c.peer, !c.answered.Load(), err)
 		}
-		c.dialer.silent(c.peer, pause, err)
 	}
 	return n, err
 }

@@ -235,7 +235,7 @@ func (s *Source) close(sess *session, limit time.Duration) bool {
 			sess.cancel()
 			return true
 		case <-hurry.C:
-			sess.dialer.cutWaiting(patience)
+			sess.dialer.hurry()
 		case <-timer.C:
 			late = true
 		}
