@@ -236,7 +236,7 @@ func (c *watchedConn) waiting() (time.Time, kmsg.Key) {
 func (c *watchedConn) late(now time.Time) bool {
 	since, key := c.waiting()
 	limit := patience
-	switch key {
+	switch key { //nolint:exhaustive // what leaving needs answered, and what opens a connection for it
 	case kmsg.ApiVersions, kmsg.SASLHandshake, kmsg.SASLAuthenticate, kmsg.FindCoordinator, kmsg.Heartbeat, kmsg.OffsetCommit,
 		kmsg.LeaveGroup, kmsg.ConsumerGroupHeartbeat:
 		limit = hurried
