@@ -109,7 +109,16 @@ func TestFlusherOnTheStandIn(t *testing.T) {
 	} {
 		for _, how := range []starrocks.Compression{starrocks.CompressionNone, starrocks.CompressionZstd} {
 			t.Run(name+", "+string(how), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) { onStandIn(t, Config{}, how, tc.fault, tc.within, name == "counts differ") })
+				synctest.Test(t, func(t *testing.T) {
+					used := map[string]bool{}
+					for _, l := range onStandIn(t, Config{}, how, tc.fault, tc.within, name == "counts differ") {
+						if l.Committed {
+							used[l.Compression] = true
+						}
+					}
+					want := map[starrocks.Compression]string{starrocks.CompressionNone: "", starrocks.CompressionZstd: "zstd"}
+					require.Equal(t, map[string]bool{want[how]: true}, used, "no fault makes a server look like one that reads no compressed loads")
+				})
 			})
 		}
 	}
